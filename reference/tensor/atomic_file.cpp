@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "reference/tensor/bad_input.hpp"
 
@@ -50,7 +51,8 @@ std::filesystem::path temporary_name(const std::filesystem::path& target) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : label_(printable(path.native(), 200)), target_(path) {
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : label_(printable(path.native(), 200)), target_(path) {
   if (is_stream(path)) {
     descriptor_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
     if (descriptor_ < 0) fail("opened for writing", errno);
@@ -91,7 +93,8 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   const bool direct = temporary_.empty();
-  if (!direct && fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) fail("flushed to the disk", errno);
+  if (!direct && fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP)
+    fail("flushed to the disk", errno);
   const int descriptor = std::exchange(descriptor_, -1);
   if (close(descriptor) != 0 && errno != EINTR) fail("closed", errno);
   if (direct) return;
@@ -106,8 +109,8 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const std::string& action, int error) {
   discard();
-  throw BadInput(fmt::format("{}: output cannot be {}: {}, expected a writable path with room for the result", label_,
-                             action, std::generic_category().message(error)));
+  throw BadInput(fmt::format("{}: output cannot be {}: {}, expected a writable path with room for the result",
+                             label_, action, std::generic_category().message(error)));
 }
 
 void AtomicFile::discard() noexcept {

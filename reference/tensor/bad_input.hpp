@@ -1,6 +1,7 @@
 // The one exception for input that a user can get wrong: a file, a field, an option, an output path.
-// Its message is one line, "what: where: found, expected"; the program prints it and exits with 2. Whatever an
-// input contributed to the message is escaped and shortened here, so that no file can forge or flood a terminal.
+// Its message is one line, "what: where: found, expected"; the program prints it and exits with 2. Whatever
+// an input contributed to the message is escaped and shortened here, so that no file can forge or flood a
+// terminal.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,17 @@ namespace attest {
 
 namespace detail {
 
-// Length in bytes of the well-formed UTF-8 character at the start of `text` (RFC 3629); 0 where there is none.
+// Length in bytes of the well-formed UTF-8 character at the start of `text` (RFC 3629); 0 where there is
+// none.
 inline std::size_t utf8_length(std::string_view text, std::uint32_t& code) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = at(0);
-  const std::size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xc2 ? 0
+                             : lead < 0xe0 ? 2
+                             : lead < 0xf0 ? 3
+                             : lead < 0xf5 ? 4
+                                           : 0;
   if (length == 0 || text.size() < length) return 0;
   code = length == 1 ? lead : lead & (0x7fu >> length);
   for (std::size_t i = 1; i < length; ++i) {
@@ -78,7 +85,7 @@ inline std::string printable(std::string_view text, std::size_t limit) {
 }
 
 // A name that comes from an input, in quotes, fit for a message.
-inline std::string quoted(std::string_view name) { return '"' + printable(name, 80) + '"'; }
+inline std::string in_quotes(std::string_view name) { return '"' + printable(name, 80) + '"'; }
 
 struct BadInput : std::runtime_error {
   explicit BadInput(std::string_view message) : std::runtime_error(printable(message, 2000)) {}
