@@ -4,12 +4,11 @@
 // terminal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace attest {
 
@@ -43,6 +42,11 @@ inline bool is_unprintable(std::uint32_t code) {
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
 }
 
+inline std::string hex_escape(unsigned char byte) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  return {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+}
+
 }  // namespace detail
 
 inline bool is_valid_utf8(std::string_view text) {
@@ -55,31 +59,26 @@ inline bool is_valid_utf8(std::string_view text) {
 }
 
 // `text` with every byte of an unprintable or malformed character as \xNN; if it has more than `limit`
-// characters, both ends are kept and the middle becomes "...".
+// characters, both ends are kept and the middle becomes "...". Takes no more memory than it returns.
 inline std::string printable(std::string_view text, std::size_t limit) {
-  std::vector<std::string> pieces;
-  while (!text.empty()) {
-    std::uint32_t code = 0;
-    std::size_t length = detail::utf8_length(text, code);
-    const bool escape = length == 0 || detail::is_unprintable(code);
-    if (length == 0) length = 1;
-    std::string piece(escape ? "" : text.substr(0, length));
-    for (std::size_t i = 0; escape && i < length; ++i) {
-      char hex[5];
-      std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(text[i])));
-      piece += hex;
-    }
-    pieces.push_back(piece);
-    text.remove_prefix(length);
-  }
+  std::uint32_t code = 0;
+  const auto length_at = [&](std::size_t at) { return detail::utf8_length(text.substr(at), code); };
+  const auto step = [](std::size_t length) { return length == 0 ? std::size_t{1} : length; };
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < text.size(); at += step(length_at(at))) ++characters;
+
   std::string result;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces.size() > limit && i == limit / 2) {
-      result += "...";
-      i = pieces.size() - limit / 2;
-      if (i == pieces.size()) break;
+  for (std::size_t at = 0, index = 0; at < text.size(); ++index) {
+    const std::size_t length = length_at(at), end = at + step(length);
+    const bool kept = characters <= limit || index < limit / 2 || index >= characters - limit / 2;
+    if (!kept && index == limit / 2) result += "...";
+    if (kept && length != 0 && !detail::is_unprintable(code)) {
+      result += text.substr(at, length);
+    } else if (kept) {
+      for (std::size_t i = at; i < end; ++i)
+        result += detail::hex_escape(static_cast<unsigned char>(text[i]));
     }
-    result += pieces[i];
+    at = end;
   }
   return result;
 }

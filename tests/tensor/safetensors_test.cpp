@@ -1,10 +1,7 @@
 #include "reference/tensor/safetensors.hpp"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -14,6 +11,7 @@
 #include <numeric>
 
 #include "tests/tensor/safetensors_text.hpp"
+#include "tests/tensor/temporary_folder.hpp"
 
 namespace attest {
 namespace {
@@ -45,23 +43,6 @@ std::string message_of(Action action) {
   }
 }
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "attest-test-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(std::string_view name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  fs::path path_;
-};
-
 void put(const fs::path& path, std::span<const std::byte> bytes) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
@@ -81,7 +62,7 @@ SafetensorsWriter sample_writer() {
 }
 
 TEST(Safetensors, ReadsBackWhatItWrote) {
-  const Folder folder;
+  const TemporaryFolder folder;
   sample_writer().write(folder / "a.safetensors");
   const SafetensorsFile file(folder / "a.safetensors");
   EXPECT_EQ(file.tensors().size(), 5u);
@@ -105,7 +86,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
 }
 
 TEST(Safetensors, WritesTheSameBytesToMemoryAndToFile) {
-  const Folder folder;
+  const TemporaryFolder folder;
   sample_writer().write(folder / "a");
   const auto bytes = sample_writer().to_bytes();
   ASSERT_EQ(fs::file_size(folder / "a"), bytes.size());
@@ -450,7 +431,7 @@ TEST(Safetensors, SaysWhatIsWrongWithARequest) {
 }
 
 TEST(Safetensors, SaysWhyAPathCannotBeRead) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto said = [&](const fs::path& path) {
     const std::string message = message_of([&] { SafetensorsFile file(path); });
     EXPECT_TRUE(message.starts_with(path.string() + ": ")) << message;
@@ -469,7 +450,7 @@ TEST(Safetensors, SaysWhyAPathCannotBeRead) {
 }
 
 TEST(Safetensors, ReadsTheSameFromAPathAndFromMemory) {
-  const Folder folder;
+  const TemporaryFolder folder;
   for (const BadFile& bad : bad_files) {
     const auto bytes = safetensors_text(bad.header, std::string(bad.data_bytes, '\1'));
     put(folder / "f", bytes);
@@ -479,7 +460,8 @@ TEST(Safetensors, ReadsTheSameFromAPathAndFromMemory) {
 }
 
 TEST(Safetensors, DoesNotAllocateWhatAHeaderMerelyClaims) {
-  const Folder folder;  // a file of 1 TB that takes no disk space and whose header does not fit its size
+  const TemporaryFolder
+      folder;  // a file of 1 TB that takes no disk space and whose header does not fit its size
   put(folder / "sparse", safetensors_text(entry(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), ""));
   fs::resize_file(folder / "sparse", std::uintmax_t{1} << 40);
   const std::string message = message_of([&] { SafetensorsFile file(folder / "sparse"); });

@@ -1,7 +1,8 @@
-// Helpers of the safetensors tests: a file put together from its header's text, and the folder of test data.
+// Helpers of the safetensors tests: a file put together from its header's text, and the place of test data.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -18,17 +19,9 @@ inline std::vector<std::byte> safetensors_text(std::string_view header, std::str
   return file;
 }
 
-// The source folder is found from the one the test runs in, or from the name under which this file was
-// compiled.
+// Tests run from the root of the repository.
 inline std::filesystem::path tensor_test_data(std::string_view name) {
-  const std::filesystem::path relative = std::filesystem::path("tests/tensor/data") / name;
-  for (std::filesystem::path folder :
-       {std::filesystem::current_path(), std::filesystem::absolute(__FILE__)}) {
-    for (; folder.has_relative_path(); folder = folder.parent_path()) {
-      if (exists(folder / relative)) return folder / relative;
-    }
-  }
-  return relative;
+  return std::filesystem::path("tests/tensor/data") / name;
 }
 
 }  // namespace attest
