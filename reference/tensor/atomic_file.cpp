@@ -60,6 +60,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
   }
   struct stat status {};
   const bool exists = stat(path.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) fail("reached", errno);
   if ((exists && S_ISDIR(status.st_mode)) || !path.has_filename()) fail("written", EISDIR);
   if (std::error_code error; exists) {
     target_ = std::filesystem::canonical(path, error);

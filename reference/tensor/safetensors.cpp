@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "reference/numeric/format.hpp"
 #include "reference/tensor/atomic_file.hpp"
 
 namespace attest {
@@ -263,23 +264,6 @@ std::string extent_fault(const TensorInfo& info, std::uint64_t data_size) {
   return {};
 }
 
-// A small binary floating format to double, exactly: sign, exponent bits, fraction bits, IEEE subnormals.
-// Without infinities (fp8 e4m3) the largest exponent is an ordinary one, except that all ones is NaN.
-template <int exponent_bits, int fraction_bits, bool has_infinity = true>
-double decode(std::uint32_t bits) {
-  constexpr int exponent_mask = (1 << exponent_bits) - 1, bias = exponent_mask >> 1;
-  constexpr std::uint32_t fraction_mask = (1u << fraction_bits) - 1;
-  const int exponent = static_cast<int>(bits >> fraction_bits) & exponent_mask;
-  const std::uint32_t fraction = bits & fraction_mask;
-  const double sign = bits >> (exponent_bits + fraction_bits) & 1 ? -1 : 1;
-  if (exponent == exponent_mask && (has_infinity || fraction == fraction_mask)) {
-    return has_infinity && fraction == 0 ? sign * std::numeric_limits<double>::infinity()
-                                         : std::numeric_limits<double>::quiet_NaN();
-  }
-  const std::uint32_t significand = exponent == 0 ? fraction : fraction | (1u << fraction_bits);
-  return sign * std::ldexp(significand, std::max(exponent, 1) - bias - fraction_bits);
-}
-
 // convert(element) for every element of type Stored.
 template <class Stored, class Value, class Convert>
 std::vector<Value> convert_all(std::span<const std::byte> bytes, Convert convert) {
@@ -470,8 +454,11 @@ std::span<const std::byte> SafetensorsFile::load(std::string_view name) const {
 
 std::vector<double> SafetensorsFile::as_double(std::string_view name) const {
   const auto bytes = load(name);
-  const auto quiet = [](auto value) {
-    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : double{value};
+  const auto quiet = [](double value) {
+    return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+  };
+  const auto decoder = [&](const Format* format) {
+    return [=](std::uint64_t bits) { return quiet(decode(*format, bits)); };
   };
   switch (const Dtype dtype = info(name).dtype) {
     case Dtype::f64:
@@ -479,13 +466,13 @@ std::vector<double> SafetensorsFile::as_double(std::string_view name) const {
     case Dtype::f32:
       return convert_all<float, double>(bytes, quiet);
     case Dtype::f16:
-      return convert_all<std::uint16_t, double>(bytes, decode<5, 10>);
+      return convert_all<std::uint16_t, double>(bytes, decoder(&fp16));
     case Dtype::bf16:
-      return convert_all<std::uint16_t, double>(bytes, decode<8, 7>);
+      return convert_all<std::uint16_t, double>(bytes, decoder(&bf16));
     case Dtype::f8_e4m3:
-      return convert_all<std::uint8_t, double>(bytes, decode<4, 3, false>);
+      return convert_all<std::uint8_t, double>(bytes, decoder(&fp8_e4m3));
     case Dtype::f8_e5m2:
-      return convert_all<std::uint8_t, double>(bytes, decode<5, 2>);
+      return convert_all<std::uint8_t, double>(bytes, decoder(&fp8_e5m2));
     default:
       throw error(name, fmt::format("dtype: {}, expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2",
                                     dtype_name(dtype)));

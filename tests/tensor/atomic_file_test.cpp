@@ -91,11 +91,12 @@ TEST(AtomicFile, SaysWhyAPathCannotBeWritten) {
   write_file_atomically(folder / "file", "old");
   EXPECT_EQ(said(folder / "none/a"),
             "output cannot be created in its folder: No such file or directory" + expectation);
-  EXPECT_EQ(said(folder / "file/a"), "output cannot be created in its folder: Not a directory" + expectation);
+  EXPECT_EQ(said(folder / "file/a"), "output cannot be reached: Not a directory" + expectation);
   EXPECT_EQ(said(folder.path()), "output cannot be written: Is a directory" + expectation);
   EXPECT_EQ(said(folder / "new/"), "output cannot be written: Is a directory" + expectation);
-  EXPECT_EQ(said(folder / std::string(300, 'n')),
-            "output cannot be put in place: File name too long" + expectation);
+  const std::string long_name = message_of([&] { AtomicFile file(folder / std::string(300, 'n')); });
+  EXPECT_TRUE(long_name.ends_with("nnn: output cannot be reached: File name too long" + expectation))
+      << long_name;
   EXPECT_EQ(folder.entries(), 1u);
 }
 
@@ -199,8 +200,11 @@ TEST(AtomicFile, ReportsAFolderWithoutWritePermission) {
   const TemporaryFolder folder;
   fs::permissions(folder.path(), fs::perms(0555));
   in_child([&] {
-    if (geteuid() == 0 && seteuid(65534) != 0) return false;
-    return refuses_and_leaves_nothing(folder, "output cannot be created in its folder: Permission denied");
+    const uid_t user = geteuid();
+    if (user == 0 && seteuid(65534) != 0) return false;
+    const bool held =
+        refuses_and_leaves_nothing(folder, "output cannot be created in its folder: Permission denied");
+    return seteuid(user) == 0 && held;  // a sanitizer that reports at the exit needs its rights back
   });
   fs::permissions(folder.path(), fs::perms(0755));
 }
