@@ -1,0 +1,50 @@
+// A kernel under test: what it announces about itself, and a function from a problem to its outputs.
+// Names are made of parts that a glob can pick: "cpu.hla2.chunk64.direct.bf16". The forms and contracts are the
+// author's claims (DESIGN "A kernel under test", reference/tensor/contract.hpp); nothing here says what to expect.
+// Before a kernel and the oracle see them, q, k, v are rounded to the contract's input format, states to its state
+// format, and g, alpha, beta, level_scales and decay to its gate_sum format.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/forms/operator.hpp"
+#include "reference/tensor/contract.hpp"
+#include "reference/tensor/problem.hpp"
+
+namespace attest {
+
+enum class KernelStatus { ok, unsupported, failed };
+
+struct KernelResult {
+  KernelStatus status = KernelStatus::ok;
+  std::string message;                    // one line when the status is not ok
+  std::map<std::string, Tensor> outputs;  // "o" [B, T, H, dv]
+  std::int64_t nanoseconds = 0;
+};
+
+struct Kernel {
+  std::string name, door = "registered", op, variant;
+  Evaluation how;
+  std::string form;      // "chunk c=64 algebra=direct"
+  Contract contract;
+  std::string features;  // of: varlen initial_state grouped deterministic
+  std::string limits;    // "d=1..256 dv=1..256 t=0..1048576"; unnamed = unlimited
+  std::function<KernelResult(const Problem&)> run;
+};
+
+// Every kernel compiled in.
+const std::vector<Kernel>& registered_kernels();
+// Those whose name and operator match the globs (fnmatch; empty = all).
+std::vector<const Kernel*> find_kernels(std::string_view name_glob, std::string_view operator_glob);
+
+std::string form_text(const Declaration& declaration, const Evaluation& how);
+// Empty, or why the kernel's limits exclude the problem. Throws BadInput on limits that cannot be read.
+std::string outside_limits(std::string_view limits, const Problem& problem);
+// The problem as the kernel and the oracle see it.
+Problem round_inputs(const Contract& contract, Problem problem);
+
+}  // namespace attest
