@@ -1,0 +1,506 @@
+#include "reports/figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "reports/gnuplot.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::size_t most_curves = 8;    // in one figure; more cannot be told apart
+constexpr std::size_t most_rows = 14;     // in one bar figure
+constexpr std::size_t curve_groups = 64;  // stretches of the axis of positions in a figure with several curves
+constexpr int width = 480;
+
+// Okabe and Ito's colours, which colour-blind readers can tell apart; the points differ as well.
+constexpr std::array<const char*, 8> colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d"};
+constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
+
+const char* colour(std::size_t i) { return colours[i % colours.size()]; }
+int point(std::size_t i) { return points[i % points.size()]; }
+
+std::string preamble(int height) {
+  return fmt::format(
+      "set terminal svg size {},{} dynamic noenhanced font 'sans-serif,13' background '#ffffff'\n"
+      "set encoding utf8\n"
+      "set border 3 linecolor '#555555'\n"
+      "set tics nomirror out scale 0.5 textcolor '#222222'\n"
+      "set grid linecolor '#dddddd' linewidth 0.7\n"
+      "set key below left Left reverse vertical maxcols 1 samplen 2 spacing 1.05 textcolor '#222222'\n"
+      "set rmargin 3\n",
+      width, height);
+}
+
+// A logarithmic axis that has a place for every number: zero (exact) lies on its lower edge, NaN and infinity on its upper.
+class LogAxis {
+ public:
+  void see(double value) {
+    if (!(value > 0) || std::isinf(value)) {
+      (value == 0 ? exact_ : not_finite_) = true;
+      return;
+    }
+    least_ = std::min(least_, value);
+    most_ = std::max(most_, value);
+  }
+  double low() const {
+    const double from = least_ > most_ ? 0.1 : std::max(least_, most_ * 1e-9);
+    return std::pow(10, std::floor(std::log10(from) - (exact_ ? 0.5 : 0.02)));
+  }
+  double high() const {
+    const double to = least_ > most_ ? 1 : most_;
+    return std::max(std::pow(10, std::ceil(std::log10(to) + (not_finite_ ? 0.5 : 0.02))), low() * 10);
+  }
+  double place(double value) const {
+    if (!(value <= high())) return high();
+    return std::max(value, low());
+  }
+  std::string range(const char* axis) const {
+    return fmt::format("set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '%g'\n", axis, low(), high());
+  }
+  std::string remark() const {
+    std::string text;
+    if (exact_) text += " Exact results lie on the lower end of the axis.";
+    if (not_finite_) text += " NaN and infinite errors lie on the upper end of the axis.";
+    return text;
+  }
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity(), most_ = 0;
+  bool exact_ = false, not_finite_ = false;
+};
+
+double quoted_ratio(const KernelSummary& kernel) {
+  const auto* tensor = worst_tensor(*kernel.quoted);
+  return tensor ? tensor->second.ratio.max : -1;
+}
+
+// Indices of the kernels to draw, at most `limit`: the worst, in the order of the table.
+std::vector<std::size_t> shortlist(std::span<const KernelSummary> kernels, std::size_t limit, auto&& drawable) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (drawable(kernels[i])) chosen.push_back(i);
+  std::stable_sort(chosen.begin(), chosen.end(), [&](std::size_t a, std::size_t b) {
+    const int sa = severity(kernels[a].verdict), sb = severity(kernels[b].verdict);
+    return sa != sb ? sa > sb : worse_number(quoted_ratio(kernels[a]), quoted_ratio(kernels[b]));
+  });
+  if (chosen.size() > limit) chosen.resize(limit);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+std::string left_out(std::size_t drawn, std::size_t of) {
+  return drawn < of ? fmt::format(" Drawn: the worst {} of {} kernels.", drawn, of) : "";
+}
+
+std::size_t count_if_drawable(std::span<const KernelSummary> kernels, auto&& drawable) {
+  return static_cast<std::size_t>(std::count_if(kernels.begin(), kernels.end(), drawable));
+}
+
+// One series: a data block and the words of the plot command that draw it.
+struct Plot {
+  std::string data, commands;
+
+  void add(const std::string& rows, const std::string& how) {
+    const auto name = fmt::format("$d{}", count_++);
+    data += fmt::format("{} << EOD\n{}EOD\n", name, rows);
+    commands += fmt::format("{}{} {}", commands.empty() ? "plot " : ", \\\n  ", name, how);
+  }
+  void also(const std::string& words) { commands += (commands.empty() ? "plot " : ", \\\n  ") + words; }
+  std::string script() const { return data + commands + "\n"; }
+
+ private:
+  int count_ = 0;
+};
+
+const char* bound_line = "1 with lines linecolor '#b00020' linewidth 1.5 dashtype 2 title 'the bound'";
+
+// --- error against position -------------------------------------------------------------------------------------------
+
+struct Curve {
+  std::string tensor;
+  std::vector<CurvePoint> points;
+};
+
+// The curve of the worst tensor in the longest case that has one.
+Curve curve_of(const KernelSummary& kernel, std::size_t groups) {
+  Curve best;
+  std::int64_t longest = -1;
+  for (const auto* record : kernel.cases) {
+    if (record->curve.empty()) continue;
+    const std::int64_t length = record->tokens.value_or(0);
+    if (length <= longest) continue;
+    longest = length;
+    const auto* worst = worst_tensor(*record);
+    const auto has_curve = [&](const std::string& tensor) {
+      return std::any_of(record->curve.begin(), record->curve.end(), [&](const auto& p) { return p.tensor == tensor; });
+    };
+    best.tensor = worst && has_curve(worst->first) ? worst->first : record->curve.front().tensor;
+    best.points.clear();
+    for (const auto& p : record->curve)
+      if (p.tensor == best.tensor) best.points.push_back(p);
+  }
+  best.points = thin_curve(best.points, groups);
+  return best;
+}
+
+bool has_curve(const KernelSummary& kernel) {
+  return std::any_of(kernel.cases.begin(), kernel.cases.end(), [](const auto* record) { return !record->curve.empty(); });
+}
+
+std::vector<Figure> position_figure(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
+  const auto chosen = shortlist(kernels, most_curves, has_curve);
+  if (chosen.empty()) return {};
+  LogAxis axis;
+  axis.see(1);
+  std::vector<Curve> curves;
+  for (const auto i : chosen) {
+    curves.push_back(curve_of(kernels[i], curve_groups));
+    for (const auto& p : curves.back().points) axis.see(p.ratio_max);
+  }
+  Plot plot;
+  plot.also(bound_line);
+  for (std::size_t c = 0; c < curves.size(); ++c) {
+    std::string rows;
+    for (const auto& p : curves[c].points) rows += fmt::format("{} {:.6g}\n", p.position, axis.place(p.ratio_max));
+    const auto label = curves[c].tensor == "o" ? names[chosen[c]] : names[chosen[c]] + " (" + curves[c].tensor + ")";
+    plot.add(rows, fmt::format("using 1:2 with linespoints linecolor '{}' linewidth 1.4 pointtype {} pointsize 0.35 title {}",
+                               colour(c), point(c), gnuplot_text(label, 56)));
+  }
+  const int height = 270 + 19 * (static_cast<int>(chosen.size()) + 1);
+  return {{"Error against position",
+           fmt::format("Largest error/bound among the elements at each position, over at most {} stretches of the sequence. "
+                       "A level curve below the dashed line is healthy; a curve that climbs accumulates error, steps at regular "
+                       "distances point at chunk borders, and anything above the line is a failure.{}{}",
+                       curve_groups, left_out(chosen.size(), count_if_drawable(kernels, has_curve)), axis.remark()),
+           preamble(height) + axis.range("y") + "set xlabel 'position (token)'\nset ylabel 'error / bound'\n" + plot.script()}};
+}
+
+std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
+  const auto chosen = shortlist(kernels, 1, has_curve);
+  if (chosen.empty()) return {};
+  const Curve curve = curve_of(kernels[chosen[0]], curve_limit);
+  LogAxis axis;
+  std::string rows;
+  for (const auto& p : curve.points) {
+    axis.see(p.error_max);
+    if (p.bound_at_max > 0) axis.see(p.bound_at_max);
+  }
+  for (const auto& p : curve.points)
+    rows += fmt::format("{} {:.6g} {:.6g}\n", p.position, axis.place(p.error_max), axis.place(p.bound_at_max));
+  Plot plot;
+  plot.add(rows, "using 1:3 with lines linecolor '#b00020' linewidth 1.5 dashtype 2 title 'bound of that element'");
+  plot.add(rows, "using 1:2 with points linecolor '#0072b2' pointtype 7 pointsize 0.35 title 'error of the worst element'");
+  return {{"Error and bound in absolute size",
+           fmt::format("The worst kernel of this operator, {} (tensor {}): at each position the element with the largest "
+                       "error/bound, its error as a point and its bound as a line. The distance between them is the margin.{}",
+                       names[chosen[0]], curve.tensor, axis.remark()),
+           preamble(308) + axis.range("y") + "set xlabel 'position (token)'\nset ylabel 'absolute size'\n" + plot.script()}};
+}
+
+// --- error against T --------------------------------------------------------------------------------------------------
+
+std::map<std::int64_t, double> ratio_by_tokens(const KernelSummary& kernel) {
+  std::map<std::int64_t, double> worst;
+  for (const auto* record : kernel.cases) {
+    const auto* tensor = worst_tensor(*record);
+    if (!record->tokens || *record->tokens == 0 || !tensor) continue;
+    const auto [at, fresh] = worst.emplace(*record->tokens, tensor->second.ratio.max);
+    if (!fresh && worse_number(tensor->second.ratio.max, at->second)) at->second = tensor->second.ratio.max;
+  }
+  return worst;
+}
+
+std::vector<Figure> tokens_figure(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
+  const auto several = [](const KernelSummary& kernel) { return ratio_by_tokens(kernel).size() >= 2; };
+  const auto chosen = shortlist(kernels, most_curves, several);
+  if (chosen.empty()) return {};
+  LogAxis axis;
+  axis.see(1);
+  for (const auto i : chosen)
+    for (const auto& [tokens, ratio] : ratio_by_tokens(kernels[i])) axis.see(ratio);
+  Plot plot;
+  plot.also(bound_line);
+  for (std::size_t c = 0; c < chosen.size(); ++c) {
+    std::string rows;
+    for (const auto& [tokens, ratio] : ratio_by_tokens(kernels[chosen[c]]))
+      rows += fmt::format("{} {:.6g}\n", tokens, axis.place(ratio));
+    plot.add(rows, fmt::format("using 1:2 with linespoints linecolor '{}' linewidth 1.4 pointtype {} pointsize 0.7 title {}",
+                               colour(c), point(c), gnuplot_text(names[chosen[c]], 56)));
+  }
+  const int height = 270 + 19 * (static_cast<int>(chosen.size()) + 1);
+  return {{"Error/bound against T",
+           fmt::format("Largest error/bound of each case against its number of tokens. A level line says that the bound grows as the "
+                       "error does; a rising line will cross the bound at some length.{}{}",
+                       left_out(chosen.size(), count_if_drawable(kernels, several)), axis.remark()),
+           preamble(height) + axis.range("y") + "set logscale x 2\nset format x '%.0f'\nset offsets graph 0.03, graph 0.03, 0, 0\n" +
+               "set xlabel 'tokens T'\nset ylabel 'error / bound'\n" + plot.script()}};
+}
+
+// --- forms side by side -----------------------------------------------------------------------------------------------
+
+// The case that most kernels of the group ran, the longest of those: forms are compared on the same numbers.
+std::string common_case(std::span<const KernelSummary> kernels) {
+  std::map<std::string, std::pair<std::set<const KernelId*>, std::int64_t>> uses;
+  for (const auto& kernel : kernels)
+    for (const auto* record : kernel.cases) {
+      if (record->error.empty()) continue;
+      auto& [users, tokens] = uses[record->case_line];
+      users.insert(kernel.kernel);
+      tokens = record->tokens.value_or(0);
+    }
+  std::string best;
+  std::pair<std::size_t, std::int64_t> rank{0, -1};
+  for (const auto& [line, use] : uses)
+    if (const std::pair<std::size_t, std::int64_t> r{use.first.size(), use.second}; r > rank) rank = r, best = line;
+  return best;
+}
+
+const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_line) {
+  for (const auto* record : kernel.cases)
+    if (record->case_line == case_line && !record->error.empty()) return record;
+  return nullptr;
+}
+
+// Rows of a figure from the top down, with their names on the axis.
+std::string row_names(const std::vector<std::string>& rows) {
+  std::string tics;
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    tics += fmt::format("{}{} {}", r ? ", " : "", gnuplot_text(rows[r], 30), rows.size() - r);
+  return fmt::format("set ytics ({}) scale 0\nset yrange [0.4:{}]\nunset grid\nset grid xtics linecolor '#dddddd' linewidth 0.7\n", tics,
+                     static_cast<double>(rows.size()) + 0.6);
+}
+
+std::vector<std::string> distinct(const std::vector<std::string>& all) {
+  std::vector<std::string> rest;
+  for (const auto& text : all)
+    if (std::find(rest.begin(), rest.end(), text) == rest.end()) rest.push_back(text);
+  return rest;
+}
+
+struct FormsTable {
+  std::vector<const CaseRecord*> records;
+  std::vector<std::string> forms, contracts;  // distinct, in order
+  std::vector<std::string> labels;            // of the contracts
+};
+
+FormsTable forms_table(std::span<const KernelSummary> kernels) {
+  FormsTable table;
+  const auto line = common_case(kernels);
+  for (const auto& kernel : kernels)
+    if (const auto* record = run_of(kernel, line)) table.records.push_back(record);
+  std::vector<std::string> forms, contracts;
+  for (const auto* record : table.records) {
+    forms.push_back(record->kernel.form);
+    contracts.push_back(record->kernel.contract);
+  }
+  table.forms = distinct(forms);
+  if (table.forms.size() > most_rows) table.forms.resize(most_rows);
+  table.contracts = distinct(contracts);
+  table.labels = distinguishing_parts(table.contracts);
+  return table;
+}
+
+Figure forms_figure(const FormsTable& table, const Quantiles Figures::*quantity, const char* title, const char* unit,
+                    const std::string& caption, bool with_bound) {
+  LogAxis axis;
+  if (with_bound) axis.see(1);
+  const auto each_row = [&](const std::string& contract, auto&& visit) {
+    for (const auto* record : table.records) {
+      const auto form = std::find(table.forms.begin(), table.forms.end(), record->kernel.form);
+      if (record->kernel.contract == contract && form != table.forms.end())
+        visit(*record, static_cast<double>(table.forms.end() - form));
+    }
+  };
+  const auto plain_of = [&](const CaseRecord& record) -> const Figures* {
+    const auto found = record.plain.find(worst_tensor(record)->first);
+    return found == record.plain.end() ? nullptr : &found->second;
+  };
+  for (const auto* record : table.records) {
+    const Quantiles& q = worst_tensor(*record)->second.*quantity;
+    for (const double value : {q.p50, q.p99, q.max}) axis.see(value);
+    if (const auto* plain = plain_of(*record)) axis.see((plain->*quantity).max);
+  }
+  Plot plot;
+  std::string plain_rows;
+  const double step = 0.7 / static_cast<double>(std::max<std::size_t>(table.contracts.size(), 2));
+  for (std::size_t c = 0; c < table.contracts.size(); ++c) {
+    const double shift = step * (static_cast<double>(table.contracts.size() - 1) / 2 - static_cast<double>(c));
+    std::string rows;
+    each_row(table.contracts[c], [&](const CaseRecord& record, double row) {
+      const Quantiles& q = worst_tensor(record)->second.*quantity;
+      rows += fmt::format("{:.6g} {:.4f} {:.6g} {:.6g}\n", axis.place(q.p99), row + shift, axis.place(q.p50), axis.place(q.max));
+      if (const auto* plain = plain_of(record))
+        plain_rows += fmt::format("{:.6g} {:.4f}\n", axis.place((plain->*quantity).max), row + shift);
+    });
+    if (rows.empty()) continue;
+    plot.add(rows, fmt::format("using 1:2:3:4 with xerrorbars linecolor '{}' linewidth 1.6 pointtype {} pointsize 0.6 title {}", colour(c),
+                               point(c), gnuplot_text(table.labels[c], 56)));
+  }
+  if (!plain_rows.empty())
+    plot.add(plain_rows, "using 1:2 with points linecolor '#222222' pointtype 2 pointsize 0.7 title 'plain low-precision evaluation, max'");
+  const std::string bound = with_bound ? "set arrow from 1, graph 0 to 1, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n" : "";
+  const int rows = static_cast<int>(table.forms.size()), series = static_cast<int>(table.contracts.size());
+  const int height = 80 + rows * std::max(26, 12 * series) + 19 * (series + (plain_rows.empty() ? 0 : 1));
+  return {title, caption + axis.remark(),
+          preamble(height) + axis.range("x") + row_names(table.forms) + bound + fmt::format("set xlabel '{}'\n", unit) + plot.script()};
+}
+
+std::vector<Figure> forms_figures(std::span<const KernelSummary> kernels) {
+  const auto table = forms_table(kernels);
+  if (table.records.size() < 2) return {};
+  const bool subtracts = std::any_of(table.forms.begin(), table.forms.end(), [](const auto& f) { return f.find("algebra=") != f.npos; });
+  const std::string cost =
+      subtracts ? " Rows that differ in `algebra` compute the same operator with and without a subtraction: what separates them here is what "
+                  "the cancellation costs."
+                : "";
+  return {forms_figure(table, &Figures::ulp, "Forms side by side: error in ulps", "error (ulps of the output format)",
+                       "The same case through every form and contract. Each bar runs from the median to the maximum, with its mark at the "
+                       "99th percentile. Ulps measure the error itself, whatever bound was granted." + cost,
+                       false),
+          forms_figure(table, &Figures::ratio, "Forms side by side: error/bound", "error / bound",
+                       "The same bars measured against the bound that each form and contract earns (dashed line at 1). Far to the left: "
+                       "better than promised. Across the line: broken promise.",
+                       true)};
+}
+
+// --- shares of the bound ----------------------------------------------------------------------------------------------
+
+const std::map<std::string, double>& stages_of(const KernelSummary& kernel) {
+  for (const auto* record : kernel.cases)
+    if (record == kernel.quoted && !record->stages.empty()) return record->stages;
+  for (const auto* record : kernel.cases)
+    if (!record->stages.empty()) return record->stages;
+  static const std::map<std::string, double> none;
+  return none;
+}
+
+std::vector<Figure> stages_figure(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
+  const auto has_stages = [](const KernelSummary& kernel) { return !stages_of(kernel).empty(); };
+  const auto chosen = shortlist(kernels, most_rows, has_stages);
+  if (chosen.empty()) return {};
+  std::map<std::string, double> total;
+  for (const auto i : chosen)
+    for (const auto& [stage, share] : stages_of(kernels[i])) total[stage] += share;
+  std::vector<std::string> stages, rows;
+  for (const auto& [stage, share] : total) stages.push_back(stage);
+  std::stable_sort(stages.begin(), stages.end(), [&](const auto& a, const auto& b) { return total[a] > total[b]; });
+  for (const auto i : chosen) rows.push_back(names[i]);
+  std::vector<double> reached(chosen.size(), 0.0);
+  Plot plot;
+  const auto draw = [&](const std::string& label, const char* fill, auto&& share_of) {
+    std::string data;
+    for (std::size_t r = 0; r < chosen.size(); ++r) {
+      const double share = share_of(stages_of(kernels[chosen[r]])), from = reached[r], y = static_cast<double>(chosen.size() - r);
+      reached[r] += share;
+      data += fmt::format("{0:.6g} {1} {2:.6g} {3:.6g} {4:.2f} {5:.2f}\n", 100 * (from + share / 2), y, 100 * from, 100 * reached[r],
+                          y - 0.33, y + 0.33);
+    }
+    plot.add(data, fmt::format("using 1:2:3:4:5:6 with boxxyerror fillstyle solid 0.85 border linecolor '{}' title {}", fill,
+                               gnuplot_text(label, 56)));
+  };
+  const auto share_of = [](const std::map<std::string, double>& shares, const std::string& stage) {
+    const auto found = shares.find(stage);
+    return found == shares.end() ? 0.0 : found->second;
+  };
+  const std::size_t own = stages.size() > most_curves ? most_curves - 1 : stages.size();
+  for (std::size_t s = 0; s < own; ++s)
+    draw(stages[s], colour(s), [&](const auto& shares) { return share_of(shares, stages[s]); });
+  if (own < stages.size())
+    draw("all other stages", colour(own), [&](const auto& shares) {
+      double rest = 0;
+      for (std::size_t s = own; s < stages.size(); ++s) rest += share_of(shares, stages[s]);
+      return rest;
+    });
+  const int height = 80 + 24 * static_cast<int>(chosen.size()) + 19 * static_cast<int>(std::min(stages.size(), most_curves));
+  return {{"Share of the bound by stage",
+           "Which rounding the bound is made of: the share of each stage, largest stages first. The widest part is where more precision would "
+           "pay." +
+               left_out(chosen.size(), count_if_drawable(kernels, has_stages)),
+           preamble(height) + row_names(rows) + "set xrange [0:100]\nset xlabel 'share of the bound (%)'\n" + plot.script()}};
+}
+
+// --- cancellation -----------------------------------------------------------------------------------------------------
+
+struct MagnitudeRow {
+  std::string label;
+  Quantiles magnitude;
+};
+
+// One row per operator and distinct magnitude: the magnitude belongs to the case, and to the form where forms differ.
+std::vector<MagnitudeRow> magnitude_rows(const std::vector<KernelSummary>& kernels) {
+  std::vector<MagnitudeRow> rows;
+  std::map<std::string, std::vector<Quantiles>> seen;
+  for (const auto& kernel : kernels) {
+    if (!kernel.quoted->magnitude) continue;
+    const auto q = *kernel.quoted->magnitude;
+    auto& known = seen[operator_title(*kernel.kernel)];
+    const auto same = [&](const Quantiles& other) { return other.p50 == q.p50 && other.p99 == q.p99 && other.max == q.max; };
+    if (std::any_of(known.begin(), known.end(), same)) continue;
+    const auto title = operator_title(*kernel.kernel);
+    rows.push_back({known.empty() ? title : title + ", " + kernel.kernel->form, q});
+    known.push_back(q);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::string> short_names(std::span<const KernelSummary> kernels) {
+  std::vector<std::string> names;
+  for (const auto& kernel : kernels) names.push_back(kernel.kernel->name);
+  if (names.size() < 2) return names;
+  std::size_t shared = names[0].size();
+  for (const auto& name : names) {
+    std::size_t same = 0;
+    while (same < std::min(shared, name.size()) && name[same] == names[0][same]) ++same;
+    shared = same;
+  }
+  while (shared > 0 && std::string_view("./ :-_").find(names[0][shared - 1]) == std::string_view::npos) --shared;
+  for (auto& name : names)
+    if (name.size() > shared) name.erase(0, shared);
+  return names;
+}
+
+std::vector<Figure> operator_figures(std::span<const KernelSummary> kernels) {
+  const auto names = short_names(kernels);
+  std::vector<Figure> figures;
+  const auto take = [&](std::vector<Figure> more) { std::move(more.begin(), more.end(), std::back_inserter(figures)); };
+  take(forms_figures(kernels));
+  take(position_figure(kernels, names));
+  take(tokens_figure(kernels, names));
+  take(absolute_figure(kernels, names));
+  take(stages_figure(kernels, names));
+  return figures;
+}
+
+std::vector<Figure> run_figures(const std::vector<KernelSummary>& kernels) {
+  const auto rows = magnitude_rows(kernels);
+  if (rows.empty()) return {};
+  LogAxis axis;
+  std::vector<std::string> labels;
+  for (const auto& row : rows) {
+    labels.push_back(row.label);
+    for (const double value : {row.magnitude.p50, row.magnitude.p99, row.magnitude.max}) axis.see(value);
+  }
+  std::string data;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto& q = rows[r].magnitude;
+    data += fmt::format("{:.6g} {} {:.6g} {:.6g}\n", axis.place(q.p99), rows.size() - r, axis.place(q.p50), axis.place(q.max));
+  }
+  Plot plot;
+  plot.add(data, "using 1:2:3:4 with xerrorbars linecolor '#0072b2' linewidth 1.6 pointtype 7 pointsize 0.6 title 'median — 99 % (mark) — maximum'");
+  return {{"Magnitudes and cancellation",
+           "M/|o|, the sum of the absolute values of the terms over the size of the result, by operator. At 1 nothing cancels; at 1000 three "
+           "decimal digits are lost before any rounding is blamed. A bound made of M alone would be that much too wide." + axis.remark(),
+           preamble(110 + 24 * static_cast<int>(rows.size())) + axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n" + plot.script()}};
+}
+
+}  // namespace attest
