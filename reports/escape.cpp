@@ -1,5 +1,7 @@
 #include "reports/escape.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace attest {
@@ -86,7 +88,7 @@ std::string markdown_code(std::string_view text) {
     if (c == '|') escaped += '\\';
     escaped += c;
   }
-  return "`" + escaped + "`";
+  return fmt::format("`{}`", escaped);
 }
 
 }  // namespace attest

@@ -27,16 +27,18 @@ constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
 const char* colour(std::size_t i) { return colours[i % colours.size()]; }
 int point(std::size_t i) { return points[i % points.size()]; }
 
-std::string preamble(int height) {
+// A drawing of `rows` pixels with a key of `entries` lines below it.
+std::string preamble(int rows, int entries) {
+  const int below = 62 + 19 * entries, height = rows + below + 8;
   return fmt::format(
       "set terminal svg size {},{} dynamic noenhanced font 'sans-serif,13' background '#ffffff'\n"
       "set encoding utf8\n"
       "set border 3 linecolor '#555555'\n"
       "set tics nomirror out scale 0.5 textcolor '#222222'\n"
       "set grid linecolor '#dddddd' linewidth 0.7\n"
-      "set key below left Left reverse vertical maxcols 1 samplen 2 spacing 1.05 textcolor '#222222'\n"
-      "set rmargin 3\n",
-      width, height);
+      "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\nset rmargin 3\n"
+      "set key at screen 0.02, {:.5f} left top Left reverse vertical maxcols 1 samplen 2 spacing 1.1 textcolor '#222222'\n",
+      width, height, 1 - 8.0 / height, static_cast<double>(below) / height, (19.0 * entries + 12) / height);
 }
 
 // A logarithmic axis that has a place for every number: zero (exact) lies on its lower edge, NaN and infinity on its upper.
@@ -172,15 +174,14 @@ std::vector<Figure> position_figure(std::span<const KernelSummary> kernels, cons
     for (const auto& p : curves[c].points) rows += fmt::format("{} {:.6g}\n", p.position, axis.place(p.ratio_max));
     const auto label = curves[c].tensor == "o" ? names[chosen[c]] : names[chosen[c]] + " (" + curves[c].tensor + ")";
     plot.add(rows, fmt::format("using 1:2 with linespoints linecolor '{}' linewidth 1.4 pointtype {} pointsize 0.35 title {}",
-                               colour(c), point(c), gnuplot_text(label, 56)));
+                               colour(c), point(c), gnuplot_text(label, 62)));
   }
-  const int height = 270 + 19 * (static_cast<int>(chosen.size()) + 1);
   return {{"Error against position",
            fmt::format("Largest error/bound among the elements at each position, over at most {} stretches of the sequence. "
                        "A level curve below the dashed line is healthy; a curve that climbs accumulates error, steps at regular "
                        "distances point at chunk borders, and anything above the line is a failure.{}{}",
                        curve_groups, left_out(chosen.size(), count_if_drawable(kernels, has_curve)), axis.remark()),
-           preamble(height) + axis.range("y") + "set xlabel 'position (token)'\nset ylabel 'error / bound'\n" + plot.script()}};
+           preamble(220, static_cast<int>(chosen.size()) + 1) + axis.range("y") + "set autoscale xfix\nset xlabel 'position (token)'\nset ylabel 'error / bound'\n" + plot.script()}};
 }
 
 std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
@@ -202,7 +203,7 @@ std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels, cons
            fmt::format("The worst kernel of this operator, {} (tensor {}): at each position the element with the largest "
                        "error/bound, its error as a point and its bound as a line. The distance between them is the margin.{}",
                        names[chosen[0]], curve.tensor, axis.remark()),
-           preamble(308) + axis.range("y") + "set xlabel 'position (token)'\nset ylabel 'absolute size'\n" + plot.script()}};
+           preamble(220, 2) + axis.range("y") + "set autoscale xfix\nset xlabel 'position (token)'\nset ylabel 'absolute size'\n" + plot.script()}};
 }
 
 // --- error against T --------------------------------------------------------------------------------------------------
@@ -233,14 +234,13 @@ std::vector<Figure> tokens_figure(std::span<const KernelSummary> kernels, const 
     for (const auto& [tokens, ratio] : ratio_by_tokens(kernels[chosen[c]]))
       rows += fmt::format("{} {:.6g}\n", tokens, axis.place(ratio));
     plot.add(rows, fmt::format("using 1:2 with linespoints linecolor '{}' linewidth 1.4 pointtype {} pointsize 0.7 title {}",
-                               colour(c), point(c), gnuplot_text(names[chosen[c]], 56)));
+                               colour(c), point(c), gnuplot_text(names[chosen[c]], 62)));
   }
-  const int height = 270 + 19 * (static_cast<int>(chosen.size()) + 1);
   return {{"Error/bound against T",
            fmt::format("Largest error/bound of each case against its number of tokens. A level line says that the bound grows as the "
                        "error does; a rising line will cross the bound at some length.{}{}",
                        left_out(chosen.size(), count_if_drawable(kernels, several)), axis.remark()),
-           preamble(height) + axis.range("y") + "set logscale x 2\nset format x '%.0f'\nset offsets graph 0.03, graph 0.03, 0, 0\n" +
+           preamble(220, static_cast<int>(chosen.size()) + 1) + axis.range("y") + "set logscale x 2\nset format x '%.0f'\nset offsets graph 0.03, graph 0.03, 0, 0\n" +
                "set xlabel 'tokens T'\nset ylabel 'error / bound'\n" + plot.script()}};
 }
 
@@ -273,7 +273,7 @@ const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_li
 std::string row_names(const std::vector<std::string>& rows) {
   std::string tics;
   for (std::size_t r = 0; r < rows.size(); ++r)
-    tics += fmt::format("{}{} {}", r ? ", " : "", gnuplot_text(rows[r], 30), rows.size() - r);
+    tics += fmt::format("{}{} {}", r ? ", " : "", gnuplot_text(rows[r], 36), rows.size() - r);
   return fmt::format("set ytics ({}) scale 0\nset yrange [0.4:{}]\nunset grid\nset grid xtics linecolor '#dddddd' linewidth 0.7\n", tics,
                      static_cast<double>(rows.size()) + 0.6);
 }
@@ -304,7 +304,7 @@ FormsTable forms_table(std::span<const KernelSummary> kernels) {
   table.forms = distinct(forms);
   if (table.forms.size() > most_rows) table.forms.resize(most_rows);
   table.contracts = distinct(contracts);
-  table.labels = distinguishing_parts(table.contracts);
+  table.labels = contract_labels(table.contracts);
   return table;
 }
 
@@ -330,27 +330,35 @@ Figure forms_figure(const FormsTable& table, const Quantiles Figures::*quantity,
   }
   Plot plot;
   std::string plain_rows;
-  const double step = 0.7 / static_cast<double>(std::max<std::size_t>(table.contracts.size(), 2));
+  std::map<double, std::vector<const CaseRecord*>> in_row;
+  for (const auto& contract : table.contracts)
+    each_row(contract, [&](const CaseRecord& record, double row) { in_row[row].push_back(&record); });
+  std::size_t most = 2;
+  for (const auto& [row, records] : in_row) most = std::max(most, records.size());
+  const int crowd = static_cast<int>(most);
+  const auto height_of = [&](const CaseRecord& record, double row) {
+    const auto& peers = in_row[row];
+    const auto place = static_cast<double>(std::find(peers.begin(), peers.end(), &record) - peers.begin());
+    return row + 0.75 / crowd * (static_cast<double>(peers.size() - 1) / 2 - place);
+  };
   for (std::size_t c = 0; c < table.contracts.size(); ++c) {
-    const double shift = step * (static_cast<double>(table.contracts.size() - 1) / 2 - static_cast<double>(c));
     std::string rows;
     each_row(table.contracts[c], [&](const CaseRecord& record, double row) {
       const Quantiles& q = worst_tensor(record)->second.*quantity;
-      rows += fmt::format("{:.6g} {:.4f} {:.6g} {:.6g}\n", axis.place(q.p99), row + shift, axis.place(q.p50), axis.place(q.max));
+      rows += fmt::format("{:.6g} {:.4f} {:.6g} {:.6g}\n", axis.place(q.p99), height_of(record, row), axis.place(q.p50), axis.place(q.max));
       if (const auto* plain = plain_of(record))
-        plain_rows += fmt::format("{:.6g} {:.4f}\n", axis.place((plain->*quantity).max), row + shift);
+        plain_rows += fmt::format("{:.6g} {:.4f}\n", axis.place((plain->*quantity).max), height_of(record, row));
     });
     if (rows.empty()) continue;
     plot.add(rows, fmt::format("using 1:2:3:4 with xerrorbars linecolor '{}' linewidth 1.6 pointtype {} pointsize 0.6 title {}", colour(c),
-                               point(c), gnuplot_text(table.labels[c], 56)));
+                               point(c), gnuplot_text(table.labels[c], 62)));
   }
   if (!plain_rows.empty())
     plot.add(plain_rows, "using 1:2 with points linecolor '#222222' pointtype 2 pointsize 0.7 title 'plain low-precision evaluation, max'");
   const std::string bound = with_bound ? "set arrow from 1, graph 0 to 1, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n" : "";
   const int rows = static_cast<int>(table.forms.size()), series = static_cast<int>(table.contracts.size());
-  const int height = 80 + rows * std::max(26, 12 * series) + 19 * (series + (plain_rows.empty() ? 0 : 1));
   return {title, caption + axis.remark(),
-          preamble(height) + axis.range("x") + row_names(table.forms) + bound + fmt::format("set xlabel '{}'\n", unit) + plot.script()};
+          preamble(10 + rows * std::max(26, 13 * crowd), series + (plain_rows.empty() ? 0 : 1)) + axis.range("x") + row_names(table.forms) + bound + fmt::format("set xlabel '{}'\n", unit) + plot.script()};
 }
 
 std::vector<Figure> forms_figures(std::span<const KernelSummary> kernels) {
@@ -358,7 +366,7 @@ std::vector<Figure> forms_figures(std::span<const KernelSummary> kernels) {
   if (table.records.size() < 2) return {};
   const bool subtracts = std::any_of(table.forms.begin(), table.forms.end(), [](const auto& f) { return f.find("algebra=") != f.npos; });
   const std::string cost =
-      subtracts ? " Rows that differ in `algebra` compute the same operator with and without a subtraction: what separates them here is what "
+      subtracts ? " Rows that differ in their algebra compute the same operator with and without a subtraction: what separates them here is what "
                   "the cancellation costs."
                 : "";
   return {forms_figure(table, &Figures::ulp, "Forms side by side: error in ulps", "error (ulps of the output format)",
@@ -403,8 +411,8 @@ std::vector<Figure> stages_figure(std::span<const KernelSummary> kernels, const 
       data += fmt::format("{0:.6g} {1} {2:.6g} {3:.6g} {4:.2f} {5:.2f}\n", 100 * (from + share / 2), y, 100 * from, 100 * reached[r],
                           y - 0.33, y + 0.33);
     }
-    plot.add(data, fmt::format("using 1:2:3:4:5:6 with boxxyerror fillstyle solid 0.85 border linecolor '{}' title {}", fill,
-                               gnuplot_text(label, 56)));
+    plot.add(data, fmt::format("using 1:2:3:4:5:6 with boxxyerror fillcolor rgb '{}' fillstyle solid 0.85 border rgb '#ffffff' title {}", fill,
+                               gnuplot_text(label, 62)));
   };
   const auto share_of = [](const std::map<std::string, double>& shares, const std::string& stage) {
     const auto found = shares.find(stage);
@@ -419,12 +427,11 @@ std::vector<Figure> stages_figure(std::span<const KernelSummary> kernels, const 
       for (std::size_t s = own; s < stages.size(); ++s) rest += share_of(shares, stages[s]);
       return rest;
     });
-  const int height = 80 + 24 * static_cast<int>(chosen.size()) + 19 * static_cast<int>(std::min(stages.size(), most_curves));
   return {{"Share of the bound by stage",
            "Which rounding the bound is made of: the share of each stage, largest stages first. The widest part is where more precision would "
            "pay." +
                left_out(chosen.size(), count_if_drawable(kernels, has_stages)),
-           preamble(height) + row_names(rows) + "set xrange [0:100]\nset xlabel 'share of the bound (%)'\n" + plot.script()}};
+           preamble(10 + 26 * static_cast<int>(chosen.size()), static_cast<int>(std::min(stages.size(), most_curves))) + row_names(rows) + "set xrange [0:100]\nset xlabel 'share of the bound (%)'\n" + plot.script()}};
 }
 
 // --- cancellation -----------------------------------------------------------------------------------------------------
@@ -434,20 +441,25 @@ struct MagnitudeRow {
   Quantiles magnitude;
 };
 
-// One row per operator and distinct magnitude: the magnitude belongs to the case, and to the form where forms differ.
-std::vector<MagnitudeRow> magnitude_rows(const std::vector<KernelSummary>& kernels) {
+bool nearly(const Quantiles& a, const Quantiles& b) {
+  const auto close = [](double x, double y) { return x == y || std::abs(x - y) <= 0.1 * std::abs(y); };
+  return close(a.p50, b.p50) && close(a.p99, b.p99) && close(a.max, b.max);
+}
+
+// One row per operator on its common case, and one more per form where its terms, and so M, differ by more than a tenth.
+std::vector<MagnitudeRow> magnitude_rows(std::span<const KernelSummary> kernels) {
+  const auto line = common_case(kernels);
+  const auto title = operator_title(*kernels.front().kernel);
   std::vector<MagnitudeRow> rows;
-  std::map<std::string, std::vector<Quantiles>> seen;
   for (const auto& kernel : kernels) {
-    if (!kernel.quoted->magnitude) continue;
-    const auto q = *kernel.quoted->magnitude;
-    auto& known = seen[operator_title(*kernel.kernel)];
-    const auto same = [&](const Quantiles& other) { return other.p50 == q.p50 && other.p99 == q.p99 && other.max == q.max; };
-    if (std::any_of(known.begin(), known.end(), same)) continue;
-    const auto title = operator_title(*kernel.kernel);
-    rows.push_back({known.empty() ? title : title + ", " + kernel.kernel->form, q});
-    known.push_back(q);
+    const auto* record = run_of(kernel, line);
+    if (!record || !record->magnitude) continue;
+    const auto& q = *record->magnitude;
+    const auto label = title + ", " + kernel.kernel->form;
+    const auto same = [&](const MagnitudeRow& r) { return r.label == label || nearly(r.magnitude, q); };
+    if (std::none_of(rows.begin(), rows.end(), same)) rows.push_back({label, q});
   }
+  if (rows.size() == 1) rows.front().label = title;
   return rows;
 }
 
@@ -481,8 +493,48 @@ std::vector<Figure> operator_figures(std::span<const KernelSummary> kernels) {
   return figures;
 }
 
-std::vector<Figure> run_figures(const std::vector<KernelSummary>& kernels) {
-  const auto rows = magnitude_rows(kernels);
+namespace {
+Figure glance_figure(const std::vector<std::span<const KernelSummary>>& groups) {
+  struct Style {
+    Verdict verdict;
+    const char* colour;
+    int point;
+  };
+  constexpr Style styles[] = {{Verdict::fail, "#b00020", 2}, {Verdict::suspect, "#e69f00", 9}, {Verdict::undecided, "#7a5195", 4}, {Verdict::pass, "#009e73", 7}};
+  LogAxis axis;
+  axis.see(1);
+  std::vector<std::string> titles;
+  std::map<Verdict, std::vector<std::pair<double, double>>> marks;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    titles.push_back(operator_title(*groups[g].front().kernel));
+    for (const auto& kernel : groups[g])
+      if (const auto* tensor = worst_tensor(*kernel.quoted)) {
+        axis.see(tensor->second.ratio.max);
+        marks[kernel.verdict].emplace_back(tensor->second.ratio.max, groups.size() - g);
+      }
+  }
+  Plot plot;
+  for (const auto& style : styles) {
+    std::string rows;
+    for (const auto& [ratio, row] : marks[style.verdict]) rows += fmt::format("{:.6g} {}\n", axis.place(ratio), row);
+    if (!rows.empty())
+      plot.add(rows, fmt::format("using 1:2 with points linecolor '{}' linewidth 1.6 pointtype {} pointsize 0.8 title '{}'", style.colour,
+                                 style.point, verdict_words(style.verdict)));
+  }
+  if (plot.commands.empty()) return {};
+  const auto entries = static_cast<int>(std::count(plot.commands.begin(), plot.commands.end(), '\n')) + 1;
+  return {"Every kernel at a glance",
+          "Each mark is the largest error/bound of one kernel over all its cases, by operator. The dashed line is the bound: marks far to its left "
+          "are better than promised, marks beyond it have broken their promise." + axis.remark(),
+          preamble(10 + 26 * static_cast<int>(groups.size()), entries) + axis.range("x") + row_names(titles) +
+              "set arrow from 1, graph 0 to 1, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\nset xlabel 'error / bound'\n" +
+              plot.script()};
+}
+
+std::vector<Figure> magnitude_figure(const std::vector<std::span<const KernelSummary>>& groups) {
+  std::vector<MagnitudeRow> rows;
+  for (const auto& group : groups)
+    for (auto& row : magnitude_rows(group)) rows.push_back(std::move(row));
   if (rows.empty()) return {};
   LogAxis axis;
   std::vector<std::string> labels;
@@ -496,11 +548,20 @@ std::vector<Figure> run_figures(const std::vector<KernelSummary>& kernels) {
     data += fmt::format("{:.6g} {} {:.6g} {:.6g}\n", axis.place(q.p99), rows.size() - r, axis.place(q.p50), axis.place(q.max));
   }
   Plot plot;
-  plot.add(data, "using 1:2:3:4 with xerrorbars linecolor '#0072b2' linewidth 1.6 pointtype 7 pointsize 0.6 title 'median — 99 % (mark) — maximum'");
+  plot.add(data, "using 1:2:3:4 with xerrorbars linecolor '#0072b2' linewidth 1.6 pointtype 7 pointsize 0.6 title 'median to maximum, mark at the 99th percentile'");
   return {{"Magnitudes and cancellation",
            "M/|o|, the sum of the absolute values of the terms over the size of the result, by operator. At 1 nothing cancels; at 1000 three "
            "decimal digits are lost before any rounding is blamed. A bound made of M alone would be that much too wide." + axis.remark(),
-           preamble(110 + 24 * static_cast<int>(rows.size())) + axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n" + plot.script()}};
+           preamble(10 + 26 * static_cast<int>(rows.size()), 1) + axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n" + plot.script()}};
+}
+
+}  // namespace
+
+std::vector<Figure> run_figures(const std::vector<std::span<const KernelSummary>>& groups) {
+  std::vector<Figure> figures;
+  if (auto glance = glance_figure(groups); !glance.script.empty()) figures.push_back(std::move(glance));
+  for (auto& figure : magnitude_figure(groups)) figures.push_back(std::move(figure));
+  return figures;
 }
 
 }  // namespace attest

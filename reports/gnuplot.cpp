@@ -100,7 +100,7 @@ std::string gnuplot_text(std::string_view text, std::size_t longest) {
     else if (c == '\\') safe += '/';
     else safe += c;
   }
-  return "'" + safe + "'";
+  return fmt::format("'{}'", safe);
 }
 
 std::string gnuplot_number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "NaN"; }

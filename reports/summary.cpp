@@ -90,7 +90,7 @@ std::string headline(const Records& records) {
   else if (count(Verdict::pass) == total) text = total == 1 ? "The only kernel passes." : fmt::format("All {} kernels pass.", total);
   else if (count(Verdict::pass)) text = fmt::format("{} {} pass, the others were not run.", count(Verdict::pass), of_all);
   else text = "No kernel could be run, which is never a success.";
-  return records.complete ? text : "The run did not finish. " + text;
+  return records.complete ? text : fmt::format("The run did not finish. {}", text);
 }
 
 namespace {
@@ -102,22 +102,36 @@ std::vector<std::string> words(const std::string& line) {
 }
 }  // namespace
 
-std::vector<std::string> distinguishing_parts(const std::vector<std::string>& contracts) {
-  std::map<std::string, std::size_t> uses;
+std::string replay_of(const CaseRecord& record) {
+  for (const auto& worst : record.worst)
+    if (!worst.replay.empty()) return worst.replay;
+  for (const auto& check : record.checks)
+    if (severity(check.verdict) > 1 && !check.replay.empty()) return check.replay;
+  std::string line = "attest replay '";
+  for (const char c : record.case_line) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return line + "'";
+}
+
+std::vector<std::string> contract_labels(const std::vector<std::string>& contracts) {
+  std::vector<std::string> labels;
   for (const auto& contract : contracts) {
-    auto parts = words(contract);
-    std::sort(parts.begin(), parts.end());
-    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
-    for (const auto& part : parts) ++uses[part];
+    std::vector<std::pair<std::string, std::vector<std::string>>> keys_of;  // value -> keys, in the order of the contract
+    for (const auto& part : words(contract)) {
+      const auto equals = std::min(part.find('='), part.size());
+      const std::string key = part.substr(0, equals), value = part.substr(equals);
+      auto known = std::find_if(keys_of.begin(), keys_of.end(), [&](const auto& k) { return k.first == value; });
+      if (known == keys_of.end()) known = keys_of.insert(known, {value, {}});
+      known->second.push_back(key);
+    }
+    std::stable_sort(keys_of.begin(), keys_of.end(), [](auto& a, auto& b) { return a.second.size() > b.second.size(); });
+    std::string label;
+    for (const auto& [value, keys] : keys_of) {
+      if (label.empty() && keys.size() >= 3) label = value.substr(value.empty() ? 0 : 1);
+      else label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ","), value);
+    }
+    labels.push_back(label.empty() ? "no contract" : label);
   }
-  std::vector<std::string> rest;
-  for (const auto& contract : contracts) {
-    std::string kept;
-    for (const auto& part : words(contract))
-      if (uses[part] < contracts.size()) kept += (kept.empty() ? "" : " ") + part;
-    rest.push_back(kept.empty() ? "same contract" : kept);
-  }
-  return rest;
+  return labels;
 }
 
 std::string digits(double value) {

@@ -31,8 +31,12 @@ bool worse_number(double a, double b);     // a > b, where NaN is the largest nu
 Verdict overall(const Records& records);   // the worst verdict; not_run when there is no case or the run did not finish
 std::string headline(const Records& records);  // one sentence
 
-// The contracts with the parts that all of them share left out: {"state=bf16", "state=fp32"}; "same contract" if nothing is left.
-std::vector<std::string> distinguishing_parts(const std::vector<std::string>& contracts);
+// The line that repeats a case: the one that the record gives with its worst element or a check, else `attest replay 'CASE'`.
+std::string replay_of(const CaseRecord& record);
+
+// Contracts in fewer words: keys of one value stand together, the commonest value stands alone for all keys that are not named,
+// so "input=bf16 product=bf16 accumulate=fp32 state=fp32 output=bf16" is "bf16; accumulate,state=fp32".
+std::vector<std::string> contract_labels(const std::vector<std::string>& contracts);
 
 // "0.0123", "1.2e-05", "12.3", "1234", "NaN", "infinite": three significant digits.
 std::string digits(double value);
