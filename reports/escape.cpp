@@ -32,17 +32,24 @@ Symbol next_symbol(std::string_view text) {
 // Control characters, and the marks that reorder the text around them.
 bool invisible(char32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x202A && code <= 0x202E) ||
-         (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029 || code == 0xFFFE || code == 0xFFFF;
+         (code >= 0x2066 && code <= 0x2069) || code == 0x2028 || code == 0x2029 || code == 0xFFFE ||
+         code == 0xFFFF;
 }
 
 std::string_view html_entity(char c) {
   switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '"': return "&quot;";
-    case '\'': return "&#39;";
-    default: return {};
+    case '&':
+      return "&amp;";
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '"':
+      return "&quot;";
+    case '\'':
+      return "&#39;";
+    default:
+      return {};
   }
 }
 
@@ -52,9 +59,12 @@ std::string clean_text(std::string_view text) {
   std::string clean;
   while (!text.empty()) {
     const auto [code, size] = next_symbol(text);
-    if (code == '\n' || code == '\t' || code == '\r') clean += ' ';
-    else if (code == 0xFFFD || invisible(code)) clean += "\xEF\xBF\xBD";
-    else clean += text.substr(0, size);
+    if (code == '\n' || code == '\t' || code == '\r')
+      clean += ' ';
+    else if (code == 0xFFFD || invisible(code))
+      clean += "\xEF\xBF\xBD";
+    else
+      clean += text.substr(0, size);
     text.remove_prefix(code == 0xFFFD && size == 1 ? 1 : size);
   }
   return clean;
@@ -64,8 +74,10 @@ std::string html_text(std::string_view text) {
   std::string escaped;
   for (const char c : clean_text(text)) {
     const auto entity = html_entity(c);
-    if (entity.empty()) escaped += c;
-    else escaped += entity;
+    if (entity.empty())
+      escaped += c;
+    else
+      escaped += entity;
   }
   return escaped;
 }
@@ -73,9 +85,12 @@ std::string html_text(std::string_view text) {
 std::string markdown_text(std::string_view text) {
   std::string escaped;
   for (const char c : clean_text(text)) {
-    if (c == '<' || c == '&') escaped += html_entity(c);
-    else if (std::string_view("\\`*_{}[]()#|~>@!").find(c) != std::string_view::npos) (escaped += '\\') += c;
-    else escaped += c;
+    if (c == '<' || c == '&')
+      escaped += html_entity(c);
+    else if (std::string_view("\\`*_{}[]()#|~>@!").find(c) != std::string_view::npos)
+      (escaped += '\\') += c;
+    else
+      escaped += c;
   }
   return escaped;
 }

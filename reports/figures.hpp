@@ -21,7 +21,8 @@ std::vector<Figure> operator_figures(std::span<const KernelSummary> kernels);
 // Of the whole run, grouped by operator and variant: every kernel at a glance, and cancellation (M/|o|).
 std::vector<Figure> run_figures(const std::vector<std::span<const KernelSummary>>& groups);
 
-// Kernel names without the beginning that all of them share ("cpu.hla2.chunk" beside "cpu.hla2.scan": "chunk", "scan").
+// Kernel names without the beginning that all of them share ("cpu.hla2.chunk" beside "cpu.hla2.scan":
+// "chunk", "scan").
 std::vector<std::string> short_names(std::span<const KernelSummary> kernels);
 
 }  // namespace attest

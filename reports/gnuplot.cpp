@@ -25,19 +25,23 @@ std::string all_of(std::FILE* file) {
   std::rewind(file);
   std::string text;
   std::array<char, 1 << 14> buffer;
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), file)) text.append(buffer.data(), n);
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), file))
+    text.append(buffer.data(), n);
   return text;
 }
 
-// The script by way of standard input, the drawing by way of standard output, both through unnamed files: no pipe can fill up.
-// "-d": no start-up files of the user; the environment is fixed, so that the drawing depends on the script alone.
+// The script by way of standard input, the drawing by way of standard output, both through unnamed files: no
+// pipe can fill up.
+// "-d": no start-up files of the user; the environment is fixed, so that the drawing depends on the script
+// alone.
 bool run(const std::string& program, std::FILE* input, std::FILE* output) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, fileno(input), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fileno(output), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::string name = program, option = "-d", locale = "LC_ALL=C.UTF-8", path = "PATH=/usr/local/bin:/usr/bin:/bin";
+  std::string name = program, option = "-d", locale = "LC_ALL=C.UTF-8",
+              path = "PATH=/usr/local/bin:/usr/bin:/bin";
   char* const arguments[] = {name.data(), option.data(), nullptr};
   char* const environment[] = {locale.data(), path.data(), nullptr};
   pid_t child = 0;
@@ -51,7 +55,8 @@ bool run(const std::string& program, std::FILE* input, std::FILE* output) {
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (auto at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
 }
 
 void remove_between(std::string& text, const std::string& first, const std::string& last) {
@@ -76,7 +81,8 @@ std::optional<std::string> embeddable_svg(std::string svg, const std::string& pr
   return svg;
 }
 
-std::optional<std::string> gnuplot_svg(const std::string& program, const std::string& script, const std::string& prefix) {
+std::optional<std::string> gnuplot_svg(const std::string& program, const std::string& script,
+                                       const std::string& prefix) {
   const File input(std::tmpfile()), output(std::tmpfile());
   if (!input || !output) return std::nullopt;
   std::fwrite(script.data(), 1, script.size(), input.get());
@@ -95,14 +101,20 @@ std::string gnuplot_text(std::string_view text, std::size_t longest) {
       safe += "…";
       break;
     }
-    if (c == '\'' || c == '"') safe += "’";
-    else if (c == '`') safe += "‘";
-    else if (c == '\\') safe += '/';
-    else safe += c;
+    if (c == '\'' || c == '"')
+      safe += "’";
+    else if (c == '`')
+      safe += "‘";
+    else if (c == '\\')
+      safe += '/';
+    else
+      safe += c;
   }
   return fmt::format("'{}'", safe);
 }
 
-std::string gnuplot_number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "NaN"; }
+std::string gnuplot_number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.6g}", value) : "NaN";
+}
 
 }  // namespace attest

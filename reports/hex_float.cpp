@@ -23,7 +23,8 @@ std::optional<double> from_hex_float(std::string_view text) {
   text.remove_prefix(2);
   if (text.starts_with('-')) return std::nullopt;
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return negative ? -value : value;
 }

@@ -1,4 +1,5 @@
-// Floating-point values as text that loses nothing: "-0x1.8p+1", "0x0p+0", "inf", "-inf", "nan". Independent of the locale.
+// Floating-point values as text that loses nothing: "-0x1.8p+1", "0x0p+0", "inf", "-inf", "nan". Independent
+// of the locale.
 #pragma once
 
 #include <optional>

@@ -48,10 +48,10 @@ th, td { padding: 6px 9px; vertical-align: top; }
 thead tr:last-child th { border-bottom: 1px solid var(--line); }
 thead th.group { text-align: center; border-bottom: 1px solid var(--line); padding-bottom: 2px; }
 tbody tr + tr td { border-top: 1px solid var(--line); }
-tbody tr.operator th { background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
+tbody tr.operator th { white-space: normal; background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { width: 36%; min-width: 270px; } .whole { white-space: nowrap; }
-td .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
+td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; min-width: 0; }
@@ -87,7 +87,7 @@ footer { margin-top: 48px; color: var(--soft); font-size: 13px; border-top: 1px 
   .kernels tbody tr.operator th { display: block; background: none; border: 0; padding: 0; font-size: 15px; }
   .kernels td, .kernels tbody tr + tr td, .kernels td.name { display: block; width: auto; min-width: 0; border: 0; padding: 0; text-align: left; white-space: normal; }
   .kernels td[data-label]::before { content: attr(data-label); display: block; color: var(--soft); font-size: 11px; font-weight: 400; }
-  .kernels td.wide { grid-column: 1 / -1; }
+  .kernels td.wide { grid-column: 1 / -1; } .whole { white-space: normal; }
 }
 @media print { .replay button, nav { display: none; } figure, .card { break-inside: avoid; } }
 )css";

@@ -1,4 +1,5 @@
-// The report of a run as Markdown, for terminals and comments: facts, counts, a table of kernels, what did not pass.
+// The report of a run as Markdown, for terminals and comments: facts, counts, a table of kernels, what did
+// not pass.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +10,8 @@
 namespace attest {
 
 std::string render_markdown(const Records& records);
-void write_markdown(const Records& records, const std::filesystem::path& path);                // throws BadInput
-void write_markdown(const std::filesystem::path& records, const std::filesystem::path& path);  // accepts an unfinished run
+void write_markdown(const Records& records, const std::filesystem::path& path);  // throws BadInput
+void write_markdown(const std::filesystem::path& records,
+                    const std::filesystem::path& path);  // accepts an unfinished run
 
 }  // namespace attest

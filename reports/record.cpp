@@ -7,20 +7,28 @@ namespace attest {
 
 std::string_view to_string(Verdict verdict) {
   switch (verdict) {
-    case Verdict::pass: return "pass";
-    case Verdict::suspect: return "suspect";
-    case Verdict::fail: return "fail";
-    case Verdict::undecided: return "undecided";
-    case Verdict::not_run: return "not_run";
+    case Verdict::pass:
+      return "pass";
+    case Verdict::suspect:
+      return "suspect";
+    case Verdict::fail:
+      return "fail";
+    case Verdict::undecided:
+      return "undecided";
+    case Verdict::not_run:
+      return "not_run";
   }
   return "?";
 }
 
 std::string_view to_string(Rule rule) {
   switch (rule) {
-    case Rule::bound: return "bound";
-    case Rule::bitwise: return "bitwise";
-    case Rule::structural: return "structural";
+    case Rule::bound:
+      return "bound";
+    case Rule::bitwise:
+      return "bitwise";
+    case Rule::structural:
+      return "structural";
   }
   return "?";
 }
@@ -29,11 +37,16 @@ namespace {
 template <typename E>
 auto& counter(E& end, Verdict verdict) {
   switch (verdict) {
-    case Verdict::pass: return end.pass;
-    case Verdict::suspect: return end.suspect;
-    case Verdict::fail: return end.fail;
-    case Verdict::undecided: return end.undecided;
-    case Verdict::not_run: break;
+    case Verdict::pass:
+      return end.pass;
+    case Verdict::suspect:
+      return end.suspect;
+    case Verdict::fail:
+      return end.fail;
+    case Verdict::undecided:
+      return end.undecided;
+    case Verdict::not_run:
+      break;
   }
   return end.not_run;
 }

@@ -1,7 +1,8 @@
 // The records of a run (schema attest.records/1): what every report reads, and nothing else.
-// A file is JSON Lines: one `run` line, one line per case, one `end` line. A file without its `end` line is incomplete.
-// Every floating-point value is a hex-float string ("0x1.8p+1", "inf", "-inf", "nan"), so that nothing is lost on the way;
-// counts, seeds and nanoseconds are JSON integers. Optional members are left out of the file when they are empty.
+// A file is JSON Lines: one `run` line, one line per case, one `end` line. A file without its `end` line is
+// incomplete. Every floating-point value is a hex-float string ("0x1.8p+1", "inf", "-inf", "nan"), so that
+// nothing is lost on the way; counts, seeds and nanoseconds are JSON integers. Optional members are left out
+// of the file when they are empty.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,8 @@ struct Figures {
   Quantiles ulp;
 };
 
-// power = share of the elements whose bound is below a quarter of |expected|: below one half, the check claims nothing.
+// power = share of the elements whose bound is below a quarter of |expected|: below one half, the check
+// claims nothing.
 struct TensorError : Figures {
   double power = 0;
 };
@@ -105,7 +107,8 @@ struct Times {
   std::int64_t total_ns = 0;
 };
 
-// The largest error/bound among the elements at one position (token), with the error and the bound of that element.
+// The largest error/bound among the elements at one position (token), with the error and the bound of that
+// element.
 struct CurvePoint {
   std::string tensor;
   std::int64_t position = 0;
@@ -126,12 +129,14 @@ struct CaseRecord {
   std::optional<Times> time;
 
   // Beyond the verdict, for the page; all optional.
-  std::optional<std::int64_t> tokens;      // T of the case, to draw error against T
-  std::vector<CurvePoint> curve;           // error against position; at most curve_limit points per tensor
-  std::optional<Quantiles> magnitude;      // of M/|o|, M the sum of the absolute values of the terms
-  std::vector<WorstElement> worst;         // worst elements, worst first
-  std::map<std::string, Figures> plain;    // tensor -> figures of the plain low-precision evaluation of the same case
-  std::map<std::string, double> stages;    // stage -> its share of the bound, summing to about 1 (S·C and G apart)
+  std::optional<std::int64_t> tokens;  // T of the case, to draw error against T
+  std::vector<CurvePoint> curve;       // error against position; at most curve_limit points per tensor
+  std::optional<Quantiles> magnitude;  // of M/|o|, M the sum of the absolute values of the terms
+  std::vector<WorstElement> worst;     // worst elements, worst first
+  std::map<std::string, Figures>
+      plain;  // tensor -> figures of the plain low-precision evaluation of the same case
+  std::map<std::string, double>
+      stages;  // stage -> its share of the bound, summing to about 1 (S·C and G apart)
 };
 
 struct End {
@@ -154,7 +159,8 @@ struct Records {
   bool complete = true;  // false: the `end` line is missing, and `end` holds what was counted
 };
 
-// A curve of at most `limit` points per tensor: neighbours are merged, keeping of each group the point of largest ratio.
+// A curve of at most `limit` points per tensor: neighbours are merged, keeping of each group the point of
+// largest ratio.
 std::vector<CurvePoint> thin_curve(const std::vector<CurvePoint>& curve, std::size_t limit = curve_limit);
 
 }  // namespace attest

@@ -32,19 +32,23 @@ class Node {
   }
 
   // The members are exactly `required` and any of `optional`.
-  void members(std::initializer_list<const char*> required, std::initializer_list<const char*> optional = {}) const {
+  void members(std::initializer_list<const char*> required,
+               std::initializer_list<const char*> optional = {}) const {
     object();
     for (const char* key : required)
       if (!has(key)) refuse(fmt::format("member \"{}\" is missing", key));
     for (const auto& [key, unused] : value_->items()) {
       const auto known = [&key = key](const char* name) { return key == name; };
-      if (std::none_of(required.begin(), required.end(), known) && std::none_of(optional.begin(), optional.end(), known))
+      if (std::none_of(required.begin(), required.end(), known) &&
+          std::none_of(optional.begin(), optional.end(), known))
         refuse(fmt::format("unknown member {} (schema {})", in_quotes(key), records_schema));
     }
   }
 
   bool has(const char* key) const { return value_->is_object() && value_->contains(key); }
-  Node at(const std::string& key) const { return {value_->at(key), file_line_, path_.empty() ? key : path_ + "." + key}; }
+  Node at(const std::string& key) const {
+    return {value_->at(key), file_line_, path_.empty() ? key : path_ + "." + key};
+  }
 
   std::string text() const {
     if (!value_->is_string()) refuse("expected a string");
@@ -54,7 +58,8 @@ class Node {
 
   std::int64_t count() const {
     if (!value_->is_number_integer()) refuse("expected an integer");
-    if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > std::uint64_t{INT64_MAX}) refuse("integer too large");
+    if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > std::uint64_t{INT64_MAX})
+      refuse("integer too large");
     const auto number = value_->get<std::int64_t>();
     if (number < 0) refuse(fmt::format("expected an integer >= 0, found {}", number));
     return number;
@@ -67,12 +72,14 @@ class Node {
   double number() const {
     if (!value_->is_string()) refuse("expected a hex-float string such as \"0x1.8p+1\"");
     const auto number = from_hex_float(value_->get_ref<const std::string&>());
-    if (!number) refuse(fmt::format("expected a hex-float string such as \"0x1.8p+1\", found {}", in_quotes(text())));
+    if (!number)
+      refuse(fmt::format("expected a hex-float string such as \"0x1.8p+1\", found {}", in_quotes(text())));
     return *number;
   }
   double share() const {
     const double value = number();
-    if (!(value >= 0 && value <= 1.0 + 1e-9)) refuse(fmt::format("expected a share in [0, 1], found {:g}", value));
+    if (!(value >= 0 && value <= 1.0 + 1e-9))
+      refuse(fmt::format("expected a share in [0, 1], found {:g}", value));
     return value;
   }
   double not_negative() const {
@@ -94,7 +101,8 @@ class Node {
 
   void each(const std::function<void(const Node&)>& visit) const {
     if (!value_->is_array()) refuse("expected an array");
-    for (std::size_t i = 0; i < value_->size(); ++i) visit({(*value_)[i], file_line_, fmt::format("{}[{}]", path_, i)});
+    for (std::size_t i = 0; i < value_->size(); ++i)
+      visit({(*value_)[i], file_line_, fmt::format("{}[{}]", path_, i)});
   }
   void each_member(const std::function<void(const std::string&, const Node&)>& visit) const {
     object();
@@ -116,7 +124,8 @@ Verdict verdict(const Node& node) {
 
 Quantiles quantiles(const Node& node) {
   node.members({"p50", "p99", "max"});
-  const Quantiles q{node.at("p50").not_negative(), node.at("p99").not_negative(), node.at("max").not_negative()};
+  const Quantiles q{node.at("p50").not_negative(), node.at("p99").not_negative(),
+                    node.at("max").not_negative()};
   if (q.p50 > q.p99 || q.p99 > q.max || q.p50 > q.max) node.refuse("expected p50 <= p99 <= max");
   return q;
 }
@@ -194,8 +203,9 @@ std::vector<CurvePoint> curve(const Node& node) {
 
 KernelId kernel(const Node& node) {
   node.members({"name", "door", "op", "variant", "form", "contract", "sha256"});
-  return {node.at("name").text(), node.at("door").text(),     node.at("op").text(),    node.at("variant").text(),
-          node.at("form").text(), node.at("contract").text(), node.at("sha256").text()};
+  return {node.at("name").text(),    node.at("door").text(), node.at("op").text(),
+          node.at("variant").text(), node.at("form").text(), node.at("contract").text(),
+          node.at("sha256").text()};
 }
 
 void read_measurements(const Node& node, CaseRecord& r) {
@@ -223,7 +233,8 @@ void read_page_members(const Node& node, CaseRecord& r) {
 
 CaseRecord case_record(const Node& node) {
   node.members({"case", "kernel", "verdict", "reason"},
-               {"checks", "error", "locate", "oracle", "time", "tokens", "curve", "magnitude", "worst", "plain", "stages"});
+               {"checks", "error", "locate", "oracle", "time", "tokens", "curve", "magnitude", "worst",
+                "plain", "stages"});
   CaseRecord r;
   r.case_line = node.at("case").text();
   r.kernel = kernel(node.at("kernel"));
@@ -235,7 +246,8 @@ CaseRecord case_record(const Node& node) {
 }
 
 Run run_line(const Node& node) {
-  if (!node.has("schema")) node.refuse(fmt::format("expected the first line of a records file (schema {})", records_schema));
+  if (!node.has("schema"))
+    node.refuse(fmt::format("expected the first line of a records file (schema {})", records_schema));
   if (const auto schema = node.at("schema").text(); schema != records_schema)
     node.refuse(fmt::format("expected schema {}, found {}", records_schema, in_quotes(schema)));
   node.members({"schema", "run"});
@@ -280,13 +292,15 @@ json parse_line(const std::string& text, const std::string& file_line) {
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw BadInput(fmt::format("{}: member {} is given twice", file_line, in_quotes(parsed.get<std::string>())));
+      throw BadInput(
+          fmt::format("{}: member {} is given twice", file_line, in_quotes(parsed.get<std::string>())));
     return true;
   };
   try {
     return json::parse(text, watch);
   } catch (const json::exception&) {
-    throw BadInput(fmt::format("{}: expected one JSON object per line, found {}", file_line, in_quotes(text)));
+    throw BadInput(
+        fmt::format("{}: expected one JSON object per line, found {}", file_line, in_quotes(text)));
   }
 }
 
@@ -313,10 +327,12 @@ Records parse_records(std::istream& input, const std::string& name, Incomplete i
       records.end.count(records.cases.back().verdict);
     }
   }
-  if (number == 0) throw BadInput(name + ": empty: expected a records file, schema " + std::string(records_schema));
+  if (number == 0)
+    throw BadInput(name + ": empty: expected a records file, schema " + std::string(records_schema));
   if (!records.complete && incomplete == Incomplete::refuse)
-    throw BadInput(fmt::format("{}: incomplete: its last line ({{\"end\":…}}) is missing after {} cases; the run did not finish",
-                               name, records.cases.size()));
+    throw BadInput(fmt::format(
+        "{}: incomplete: its last line ({{\"end\":…}}) is missing after {} cases; the run did not finish",
+        name, records.cases.size()));
   return records;
 }
 

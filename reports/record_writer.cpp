@@ -27,19 +27,26 @@ Json quantiles(const Quantiles& q) {
 Json figures(const Figures& f) { return {{"ratio", quantiles(f.ratio)}, {"ulp", quantiles(f.ulp)}}; }
 
 Json kernel(const KernelId& k) {
-  return {{"name", k.name}, {"door", k.door}, {"op", k.op}, {"variant", k.variant}, {"form", k.form}, {"contract", k.contract},
-          {"sha256", k.sha256}};
+  return {{"name", k.name}, {"door", k.door},         {"op", k.op},        {"variant", k.variant},
+          {"form", k.form}, {"contract", k.contract}, {"sha256", k.sha256}};
 }
 
 Json worst_element(const WorstElement& w) {
-  Json json = {{"tensor", w.tensor}, {"index", w.index}, {"expected", to_hex_float(w.expected)}, {"got", to_hex_float(w.got)},
-               {"bound", to_hex_float(w.bound)}, {"ratio", to_hex_float(w.ratio)}};
+  Json json = {{"tensor", w.tensor},
+               {"index", w.index},
+               {"expected", to_hex_float(w.expected)},
+               {"got", to_hex_float(w.got)},
+               {"bound", to_hex_float(w.bound)},
+               {"ratio", to_hex_float(w.ratio)}};
   put_text(json, "replay", w.replay);
   return json;
 }
 
 Json check(const Check& c) {
-  Json json = {{"name", c.name}, {"verdict", to_string(c.verdict)}, {"rule", to_string(c.rule)}, {"compared", c.compared},
+  Json json = {{"name", c.name},
+               {"verdict", to_string(c.verdict)},
+               {"rule", to_string(c.rule)},
+               {"compared", c.compared},
                {"violations", c.violations}};
   if (c.worst) json["worst"] = worst_element(*c.worst);
   put_text(json, "replay", c.replay);
@@ -58,8 +65,11 @@ Json locate(const Locate& l) {
 }
 
 Json curve_point(const CurvePoint& p) {
-  return {{"tensor", p.tensor}, {"position", p.position}, {"ratio_max", to_hex_float(p.ratio_max)},
-          {"error_max", to_hex_float(p.error_max)}, {"bound_at_max", to_hex_float(p.bound_at_max)}};
+  return {{"tensor", p.tensor},
+          {"position", p.position},
+          {"ratio_max", to_hex_float(p.ratio_max)},
+          {"error_max", to_hex_float(p.error_max)},
+          {"bound_at_max", to_hex_float(p.bound_at_max)}};
 }
 
 template <typename List, typename Convert>
@@ -96,44 +106,59 @@ void put_page_members(Json& json, const CaseRecord& r) {
 }  // namespace
 
 std::string to_json_line(const Run& run) {
-  Json json = {{"command", run.command}, {"seed", run.seed}, {"commit", run.commit}, {"compiler", run.compiler},
-               {"flags", run.flags}, {"gpu", run.gpu}, {"driver", run.driver}, {"libraries", run.libraries},
-               {"started", run.started}};
+  Json json = {{"command", run.command},   {"seed", run.seed},           {"commit", run.commit},
+               {"compiler", run.compiler}, {"flags", run.flags},         {"gpu", run.gpu},
+               {"driver", run.driver},     {"libraries", run.libraries}, {"started", run.started}};
   return dump({{"schema", records_schema}, {"run", std::move(json)}});
 }
 
 std::string to_json_line(const CaseRecord& r) {
-  Json json = {{"case", r.case_line}, {"kernel", kernel(r.kernel)}, {"verdict", to_string(r.verdict)}, {"reason", r.reason}};
+  Json json = {{"case", r.case_line},
+               {"kernel", kernel(r.kernel)},
+               {"verdict", to_string(r.verdict)},
+               {"reason", r.reason}};
   put_list(json, "checks", r.checks, check);
   put_map(json, "error", r.error, tensor_error);
   if (r.locate) json["locate"] = locate(*r.locate);
   if (r.oracle)
-    json["oracle"] = {{"method", r.oracle->method}, {"bits", r.oracle->bits},
+    json["oracle"] = {{"method", r.oracle->method},
+                      {"bits", r.oracle->bits},
                       {"radius_over_bound", to_hex_float(r.oracle->radius_over_bound)}};
   if (r.time)
-    json["time"] = {{"kernel_ns", r.time->kernel_ns}, {"oracle_ns", r.time->oracle_ns}, {"total_ns", r.time->total_ns}};
+    json["time"] = {
+        {"kernel_ns", r.time->kernel_ns}, {"oracle_ns", r.time->oracle_ns}, {"total_ns", r.time->total_ns}};
   put_page_members(json, r);
   return dump(json);
 }
 
 std::string to_json_line(const End& e) {
-  return dump({{"end", {{"cases", e.cases}, {"pass", e.pass}, {"suspect", e.suspect}, {"fail", e.fail},
-                        {"undecided", e.undecided}, {"not_run", e.not_run}, {"finished", e.finished}}}});
+  return dump({{"end",
+                {{"cases", e.cases},
+                 {"pass", e.pass},
+                 {"suspect", e.suspect},
+                 {"fail", e.fail},
+                 {"undecided", e.undecided},
+                 {"not_run", e.not_run},
+                 {"finished", e.finished}}}});
 }
 
 RecordWriter::RecordWriter(std::filesystem::path path, const Run& run)
     : path_(std::move(path)), file_(partial_name(path_), std::ios::binary) {
-  if (std::filesystem::is_directory(path_)) {
-    file_.close();
-    std::error_code ignored;
-    std::filesystem::remove(partial_name(path_), ignored);
-    throw BadInput(fmt::format("{}: is a folder: expected the path of a records file", path_.string()));
+  try {
+    if (std::filesystem::is_directory(path_))
+      throw BadInput(fmt::format("{}: is a folder: expected the path of a records file", path_.string()));
+    line(to_json_line(run));
+  } catch (...) {
+    discard();
+    throw;
   }
-  line(to_json_line(run));
 }
 
 RecordWriter::~RecordWriter() {
-  if (ended_) return;
+  if (!ended_) discard();
+}
+
+void RecordWriter::discard() {
   file_.close();
   std::error_code ignored;
   std::filesystem::remove(partial_name(path_), ignored);
@@ -142,8 +167,9 @@ RecordWriter::~RecordWriter() {
 void RecordWriter::line(const std::string& text) {
   file_ << text << '\n' << std::flush;
   if (file_) return;
-  throw BadInput(fmt::format("{}: cannot be written: expected a path in a writable folder with room for the records",
-                             path_.string()));
+  throw BadInput(
+      fmt::format("{}: cannot be written: expected a path in a writable folder with room for the records",
+                  path_.string()));
 }
 
 void RecordWriter::add(const CaseRecord& record) {
@@ -157,7 +183,8 @@ End RecordWriter::end(const std::string& finished) {
   file_.close();
   std::error_code error;
   std::filesystem::rename(partial_name(path_), path_, error);
-  if (error || !file_) throw BadInput(fmt::format("{}: cannot be written: {}", path_.string(), error.message()));
+  if (error || !file_)
+    throw BadInput(fmt::format("{}: cannot be written: {}", path_.string(), error.message()));
   ended_ = true;
   return counts_;
 }

@@ -11,11 +11,16 @@ namespace attest {
 
 int severity(Verdict verdict) {
   switch (verdict) {
-    case Verdict::fail: return 4;
-    case Verdict::suspect: return 3;
-    case Verdict::undecided: return 2;
-    case Verdict::pass: return 1;
-    case Verdict::not_run: return 0;
+    case Verdict::fail:
+      return 4;
+    case Verdict::suspect:
+      return 3;
+    case Verdict::undecided:
+      return 2;
+    case Verdict::pass:
+      return 1;
+    case Verdict::not_run:
+      return 0;
   }
   return 0;
 }
@@ -43,7 +48,9 @@ bool worse_case(const CaseRecord& a, const CaseRecord& b) {
   return worse_number(largest_ratio(a), largest_ratio(b));
 }
 
-std::string plural(std::int64_t n, const char* one, const char* many) { return fmt::format("{} {}", n, n == 1 ? one : many); }
+std::string plural(std::int64_t n, const char* one, const char* many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
 }  // namespace
 
 std::string operator_title(const KernelId& kernel) {
@@ -55,8 +62,10 @@ std::vector<KernelSummary> summarise(const Records& records) {
   std::map<std::string, std::size_t> first_seen;
   for (const auto& record : records.cases) {
     first_seen.emplace(operator_title(record.kernel), first_seen.size());
-    auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return *k.kernel == record.kernel; });
-    if (found == kernels.end()) found = kernels.insert(kernels.end(), KernelSummary{&record.kernel, {}, &record, record.verdict});
+    auto found = std::find_if(kernels.begin(), kernels.end(),
+                              [&](const auto& k) { return *k.kernel == record.kernel; });
+    if (found == kernels.end())
+      found = kernels.insert(kernels.end(), KernelSummary{&record.kernel, {}, &record, record.verdict});
     found->cases.push_back(&record);
     if (worse_case(record, *found->quoted)) found->quoted = &record;
     found->verdict = found->quoted->verdict;
@@ -78,18 +87,27 @@ Verdict overall(const Records& records) {
 std::string headline(const Records& records) {
   const auto kernels = summarise(records);
   const auto count = [&](Verdict v) {
-    return static_cast<std::int64_t>(std::count_if(kernels.begin(), kernels.end(), [v](const auto& k) { return k.verdict == v; }));
+    return static_cast<std::int64_t>(
+        std::count_if(kernels.begin(), kernels.end(), [v](const auto& k) { return k.verdict == v; }));
   };
   const auto total = static_cast<std::int64_t>(kernels.size());
   const auto of_all = fmt::format("of {}", plural(total, "kernel", "kernels"));
   std::string text;
-  if (records.cases.empty()) text = "No case was run, which is never a success.";
-  else if (count(Verdict::fail)) text = fmt::format("{} {} {}.", count(Verdict::fail), of_all, count(Verdict::fail) == 1 ? "fails" : "fail");
-  else if (count(Verdict::suspect)) text = fmt::format("{} {} suspect, none fails.", count(Verdict::suspect), of_all);
-  else if (count(Verdict::undecided)) text = fmt::format("{} {} undecided, none fails.", count(Verdict::undecided), of_all);
-  else if (count(Verdict::pass) == total) text = total == 1 ? "The only kernel passes." : fmt::format("All {} kernels pass.", total);
-  else if (count(Verdict::pass)) text = fmt::format("{} {} pass, the others were not run.", count(Verdict::pass), of_all);
-  else text = "No kernel could be run, which is never a success.";
+  if (records.cases.empty())
+    text = "No case was run, which is never a success.";
+  else if (count(Verdict::fail))
+    text =
+        fmt::format("{} {} {}.", count(Verdict::fail), of_all, count(Verdict::fail) == 1 ? "fails" : "fail");
+  else if (count(Verdict::suspect))
+    text = fmt::format("{} {} suspect, none fails.", count(Verdict::suspect), of_all);
+  else if (count(Verdict::undecided))
+    text = fmt::format("{} {} undecided, none fails.", count(Verdict::undecided), of_all);
+  else if (count(Verdict::pass) == total)
+    text = total == 1 ? "The only kernel passes." : fmt::format("All {} kernels pass.", total);
+  else if (count(Verdict::pass))
+    text = fmt::format("{} {} pass, the others were not run.", count(Verdict::pass), of_all);
+  else
+    text = "No kernel could be run, which is never a success.";
   return records.complete ? text : fmt::format("The run did not finish. {}", text);
 }
 
@@ -115,19 +133,24 @@ std::string replay_of(const CaseRecord& record) {
 std::vector<std::string> contract_labels(const std::vector<std::string>& contracts) {
   std::vector<std::string> labels;
   for (const auto& contract : contracts) {
-    std::vector<std::pair<std::string, std::vector<std::string>>> keys_of;  // value -> keys, in the order of the contract
+    std::vector<std::pair<std::string, std::vector<std::string>>>
+        keys_of;  // value -> keys, in the order of the contract
     for (const auto& part : words(contract)) {
       const auto equals = std::min(part.find('='), part.size());
       const std::string key = part.substr(0, equals), value = part.substr(equals);
-      auto known = std::find_if(keys_of.begin(), keys_of.end(), [&](const auto& k) { return k.first == value; });
+      auto known =
+          std::find_if(keys_of.begin(), keys_of.end(), [&](const auto& k) { return k.first == value; });
       if (known == keys_of.end()) known = keys_of.insert(known, {value, {}});
       known->second.push_back(key);
     }
-    std::stable_sort(keys_of.begin(), keys_of.end(), [](auto& a, auto& b) { return a.second.size() > b.second.size(); });
+    std::stable_sort(keys_of.begin(), keys_of.end(),
+                     [](auto& a, auto& b) { return a.second.size() > b.second.size(); });
     std::string label;
     for (const auto& [value, keys] : keys_of) {
-      if (label.empty() && keys.size() >= 3) label = value.substr(value.empty() ? 0 : 1);
-      else label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ","), value);
+      if (label.empty() && keys.size() >= 3)
+        label = value.substr(value.empty() ? 0 : 1);
+      else
+        label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ","), value);
     }
     labels.push_back(label.empty() ? "no contract" : label);
   }
@@ -161,11 +184,16 @@ std::string duration(std::int64_t ns) {
 
 std::string verdict_words(Verdict verdict) {
   switch (verdict) {
-    case Verdict::pass: return "PASS";
-    case Verdict::suspect: return "SUSPECT";
-    case Verdict::fail: return "FAIL";
-    case Verdict::undecided: return "UNDECIDED";
-    case Verdict::not_run: return "NOT RUN";
+    case Verdict::pass:
+      return "PASS";
+    case Verdict::suspect:
+      return "SUSPECT";
+    case Verdict::fail:
+      return "FAIL";
+    case Verdict::undecided:
+      return "UNDECIDED";
+    case Verdict::not_run:
+      return "NOT RUN";
   }
   return "?";
 }

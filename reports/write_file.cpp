@@ -24,8 +24,9 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   if (file && !error) return;
   std::error_code ignored;
   std::filesystem::remove(partial, ignored);
-  throw BadInput(fmt::format("{}: cannot be written: expected a path in a writable folder with room for {} bytes",
-                             path.string(), text.size()));
+  throw BadInput(
+      fmt::format("{}: cannot be written: expected a path in a writable folder with room for {} bytes",
+                  path.string(), text.size()));
 }
 
 }  // namespace attest

@@ -26,17 +26,27 @@ struct Shape {
   double ratio, ulp, growth;  // at T = 256, and the power of T with which the ratio grows
 };
 
-constexpr const char* fp32 = "input=fp32 product=fp32 accumulate=fp32 intermediate=fp32 state=fp32 exp=2ulp output=fp32";
-constexpr const char* bf16 = "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp32 exp=2ulp output=bf16";
-constexpr const char* bf16_state = "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=bf16 exp=2ulp output=bf16";
+constexpr const char* fp32 =
+    "input=fp32 product=fp32 accumulate=fp32 intermediate=fp32 state=fp32 exp=2ulp output=fp32";
+constexpr const char* bf16 =
+    "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp32 exp=2ulp output=bf16";
+constexpr const char* bf16_state =
+    "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=bf16 exp=2ulp output=bf16";
 
 CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) {
   CaseRecord r;
-  r.kernel = {fmt::format("cpu.{}{}.{}.{}", s.op, std::string(s.variant) == "masked" ? "" : std::string(".") + s.variant,
+  r.kernel = {fmt::format("cpu.{}{}.{}.{}", s.op,
+                          std::string(s.variant) == "masked" ? "" : std::string(".") + s.variant,
                           std::string(s.form).substr(0, std::string(s.form).find(' ')), s.short_contract),
-              "registered", s.op, s.variant, s.form, s.contract, ""};
+              "registered",
+              s.op,
+              s.variant,
+              s.form,
+              s.contract,
+              ""};
   if (std::string(s.form).find("difference") != std::string::npos) r.kernel.name += ".difference";
-  r.case_line = fmt::format("op={} variant={} T={} d=64 dv=64 H=2 recipe=normal seed={}", s.op, s.variant, tokens, 20261129);
+  r.case_line = fmt::format("op={} variant={} T={} d=64 dv=64 H=2 recipe=normal seed={}", s.op, s.variant,
+                            tokens, 20261129);
   r.verdict = Verdict::pass;
   const double ratio = s.ratio * std::pow(static_cast<double>(tokens) / 256.0, s.growth);
   r.error["o"] = {{{0.09 * ratio, 0.48 * ratio, ratio}, {0.07 * s.ulp, 0.45 * s.ulp, s.ulp}}, 0.985};
@@ -57,25 +67,41 @@ CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) 
   if (std::string(s.form).find("difference") != std::string::npos)
     r.stages = {{"S·C", 0.44}, {"G", 0.41}, {"affinity", 0.05}, {"output", 0.10}};
   const std::int64_t where = tokens * 3 / 5;
-  r.worst = {{"o", {0, where, 1, 17}, 1.375, 1.375 + 0.004 * ratio, 0.004, ratio, fmt::format("attest replay '{}'", r.case_line)}};
+  r.worst = {{"o",
+              {0, where, 1, 17},
+              1.375,
+              1.375 + 0.004 * ratio,
+              0.004,
+              ratio,
+              fmt::format("attest replay '{}'", r.case_line)}};
   return r;
 }
 
 CaseRecord failing_case() {
-  CaseRecord r = sample_case({"gated_delta", "masked", "chunk c=64", bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
+  CaseRecord r =
+      sample_case({"gated_delta", "masked", "chunk c=64", bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
   r.verdict = Verdict::fail;
   r.reason = "error above the bound on 1984 of 131072 elements: the carry between chunks loses its decay";
   for (auto& p : r.curve)
-    if (p.position >= 64) p.ratio_max *= 5 + static_cast<double>(p.position % 64) / 8, p.error_max = p.ratio_max * p.bound_at_max;
+    if (p.position >= 64)
+      p.ratio_max *= 5 + static_cast<double>(p.position % 64) / 8, p.error_max = p.ratio_max * p.bound_at_max;
   r.error["o"] = {{{0.21, 3.9, 7.25}, {0.4, 6.1, 23.5}}, 0.97};
-  r.worst[0] = {"o", {0, 703, 1, 40}, -0.8125, -0.78759765625, 0.0034332275390625, 7.25, "attest replay '" + r.case_line + "'"};
-  r.checks[0] = {"value", Verdict::fail, Rule::bound, 131072, 1984, r.worst[0], r.worst[0].replay, "errors rise inside each chunk"};
+  r.worst[0] = {"o",
+                {0, 703, 1, 40},
+                -0.8125,
+                -0.78759765625,
+                0.0034332275390625,
+                7.25,
+                "attest replay '" + r.case_line + "'"};
+  r.checks[0] = {"value", Verdict::fail, Rule::bound,       131072,
+                 1984,    r.worst[0],    r.worst[0].replay, "errors rise inside each chunk"};
   r.locate = Locate{"64..1023", "all, rising", "all", "", "all"};
   return r;
 }
 
 CaseRecord nan_case() {
-  CaseRecord r = sample_case({"hla2", "masked", "scan", "input=fp16 state=fp16 output=fp16", "fp16", 0.4, 1, 0.1}, 1024, 5);
+  CaseRecord r = sample_case(
+      {"hla2", "masked", "scan", "input=fp16 state=fp16 output=fp16", "fp16", 0.4, 1, 0.1}, 1024, 5);
   r.verdict = Verdict::undecided;
   r.reason = "range: the stage `state` reaches 71204.5, above the largest fp16 number 65504, on this case";
   r.error["o"] = {{{0.1, nan, nan}, {0.1, infinity, infinity}}, 0.31};
@@ -96,9 +122,16 @@ CaseRecord not_run_case() {
 }
 
 Run sample_run() {
-  return {"attest check --operator 'hla2,log_linear' --shape T=256,d=64,dv=64,H=2 --seed 20261129 --output out", 20261129,
-          "8fc183d0c2f1", "g++ 12.2.0", "-O3 -ffp-contract=off", "", "", {{"MPFR", "4.2.0"}, {"GMP", "6.2.1"}, {"Boost", "1.81"}},
-          "2026-11-29T19:18:31Z"};
+  return {
+      "attest check --operator 'hla2,log_linear' --shape T=256,d=64,dv=64,H=2 --seed 20261129 --output out",
+      20261129,
+      "8fc183d0c2f1",
+      "g++ 12.2.0",
+      "-O3 -ffp-contract=off",
+      "",
+      "",
+      {{"MPFR", "4.2.0"}, {"GMP", "6.2.1"}, {"Boost", "1.81"}},
+      "2026-11-29T19:18:31Z"};
 }
 
 }  // namespace
@@ -135,15 +168,18 @@ Records sample_records() {
     for (const std::int64_t tokens : {64, 256, 1024}) cases.push_back(sample_case(shape, tokens, ++salt));
   cases[1].error["o"] = {};  // exact: all zeros
   for (auto& p : cases[1].curve) p.ratio_max = p.error_max = 0;
-  auto suspect = sample_case({"log_linear_mamba2", "masked", "chunk c=32", bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256, 71);
+  auto suspect = sample_case(
+      {"log_linear_mamba2", "masked", "chunk c=32", bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256, 71);
   suspect.verdict = Verdict::suspect;
-  suspect.reason = "error between the statistical and the deterministic bound on 3 elements; run again with fresh seeds";
+  suspect.reason =
+      "error between the statistical and the deterministic bound on 3 elements; run again with fresh seeds";
   cases.push_back(failing_case());
   cases.push_back(nan_case());
   cases.push_back(suspect);
   cases.push_back(not_run_case());
   cases.back().error.clear();
-  auto gradients = sample_case({"gated_delta", "masked", "stream", fp32, "fp32.backward", 0.2, 2, 0.05}, 256, 31);
+  auto gradients =
+      sample_case({"gated_delta", "masked", "stream", fp32, "fp32.backward", 0.2, 2, 0.05}, 256, 31);
   gradients.error["dk"] = {{{0.1, 0.3, 0.64}, {0.5, 2.5, 9.0}}, 0.91};
   cases.push_back(gradients);
   return records_of(std::move(cases));
@@ -152,7 +188,8 @@ Records sample_records() {
 CaseRecord hostile_case() {
   CaseRecord r = sample_case({"hla2", "masked", "stream", fp32, "fp32", 0.2, 1, 0.1}, 64, 3);
   const std::string evil =
-      "<script>alert(1)</script>\"' onload='x' `touch gnuplot_was_here` $(id) | & ]]> \\ \x01\xff\u202E [a](javascript:b) {x}\n";
+      "<script>alert(1)</script>\"' onload='x' `touch gnuplot_was_here` $(id) | & ]]> \\ \x01\xff\u202E "
+      "[a](javascript:b) {x}\n";
   r.kernel.name = r.kernel.op = r.kernel.form = r.kernel.contract = r.reason = evil;
   r.case_line = fmt::format("op='{}", evil);
   r.verdict = Verdict::fail;
