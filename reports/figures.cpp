@@ -147,7 +147,7 @@ class Plot {
       const double y = (key_line * static_cast<double>(keys_.size() - k) - 6) / whole;
       const auto& [label, colour, point] = keys_[k];
       text += fmt::format("set label {} at screen 0.11, screen {:.5f} left textcolor '#222222'\n",
-                          gnuplot_text(label, 62), y);
+                          gnuplot_text(label, 66), y);
       text += point
                   ? fmt::format(
                         "set label '' at screen 0.07, screen {:.5f} point linecolor '{}' pointtype {} "
@@ -560,8 +560,8 @@ bool nearly(const Quantiles& a, const Quantiles& b) {
   return close(a.p50, b.p50) && close(a.p99, b.p99) && close(a.max, b.max);
 }
 
-// One row per operator on its common case, and one more per form where its terms, and so M, differ by more
-// than a tenth.
+// One row per operator on its common case, and up to two more for forms where its terms, and so M, differ by
+// more than a tenth.
 std::vector<MagnitudeRow> magnitude_rows(std::span<const KernelSummary> kernels) {
   const auto line = common_case(kernels);
   const auto title = operator_title(*kernels.front().kernel);
@@ -572,7 +572,7 @@ std::vector<MagnitudeRow> magnitude_rows(std::span<const KernelSummary> kernels)
     const auto& q = *record->magnitude;
     const auto label = title + ", " + kernel.kernel->form;
     const auto same = [&](const MagnitudeRow& r) { return r.label == label || nearly(r.magnitude, q); };
-    if (std::none_of(rows.begin(), rows.end(), same)) rows.push_back({label, q});
+    if (rows.size() < 3 && std::none_of(rows.begin(), rows.end(), same)) rows.push_back({label, q});
   }
   if (rows.size() == 1) rows.front().label = title;
   return rows;

@@ -50,7 +50,7 @@ thead th.group { text-align: center; border-bottom: 1px solid var(--line); paddi
 tbody tr + tr td { border-top: 1px solid var(--line); }
 tbody tr.operator th { white-space: normal; background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { width: 36%; min-width: 270px; } .whole { white-space: nowrap; }
+td.name { width: 100%; min-width: 270px; } td.oracle { min-width: 128px; } .whole { white-space: nowrap; }
 td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }
