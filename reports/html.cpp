@@ -506,8 +506,7 @@ std::string render_html(const Records& records, const HtmlOptions& options) {
         "<p class=\"card\">Plots were left out: the program gnuplot was not found or failed. Install "
         "gnuplot-nox and make the page again.</p>\n";
   if (!overall.empty())
-    html +=
-        fmt::format("<section id=\"overview\">\n<h2>The run in two figures</h2>\n{}</section>\n", overall);
+    html += fmt::format("<section id=\"overview\">\n<h2>The whole run</h2>\n{}</section>\n", overall);
   html += operators + element_section(kernels) + std::string(about);
   html += fmt::format(
       "<footer>Made from records of schema {} "

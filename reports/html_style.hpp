@@ -54,6 +54,7 @@ td.name { width: 100%; min-width: 270px; } td.oracle { min-width: 128px; } .whol
 td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }
+#overview .figures { align-items: start; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; min-width: 0; }
 figure .plot { background: #ffffff; border-radius: 8px; padding: 4px; margin: 8px 0; }
 figure svg { display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }

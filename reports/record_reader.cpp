@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string in_quotes(std::string_view text) {
-  return json(text.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
-}
-
 // A value inside a line, and the words that say where it is: "run.jsonl:3: kernel.name".
 class Node {
  public:
