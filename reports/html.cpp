@@ -1,0 +1,527 @@
+#include "reports/html.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "reports/escape.hpp"
+#include "reports/figures.hpp"
+#include "reports/gnuplot.hpp"
+#include "reports/hex_float.hpp"
+#include "reports/html_style.hpp"
+#include "reports/record_file.hpp"
+#include "reports/summary.hpp"
+#include "reports/write_file.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::size_t most_problems = 30;
+constexpr std::size_t most_elements = 24;             // worst elements in the page
+constexpr std::size_t most_elements_of_a_kernel = 3;  // so that one broken kernel does not hide the others
+constexpr Verdict all_verdicts[] = {Verdict::fail, Verdict::suspect, Verdict::undecided, Verdict::pass,
+                                    Verdict::not_run};
+
+const char* mark(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return "✓";
+    case Verdict::suspect:
+      return "!";
+    case Verdict::fail:
+      return "✕";
+    case Verdict::undecided:
+      return "?";
+    case Verdict::not_run:
+      return "–";
+  }
+  return "";
+}
+
+std::string badge(Verdict verdict) {
+  return fmt::format("<span class=\"badge v-{}\">{} {}</span>", to_string(verdict), mark(verdict),
+                     verdict_words(verdict));
+}
+
+std::string code(const std::string& text) { return fmt::format("<code>{}</code>", html_text(text)); }
+
+std::string replay_line(const std::string& line) {
+  if (line.empty()) return "";
+  return fmt::format("<div class=\"replay\">{}<button type=\"button\">Copy</button></div>\n", code(line));
+}
+
+// Head.
+
+std::string fact(const char* name, const std::string& value) {
+  return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>\n", name, value);
+}
+
+std::string run_facts(const Run& run, const End& end) {
+  std::string libraries;
+  for (const auto& [name, version] : run.libraries)
+    libraries += (libraries.empty() ? "" : ", ") + html_text(name + " " + version);
+  std::string facts = fact("Command", code(run.command)) + fact("Seed", code(std::to_string(run.seed)));
+  facts += fact("Commit", run.commit.empty() ? "not known" : code(run.commit));
+  facts += fact("Compiler",
+                html_text(run.compiler) + (run.flags.empty() ? "" : fmt::format(" {}", code(run.flags))));
+  facts += fact(
+      "GPU", run.gpu.empty()
+                 ? "none"
+                 : html_text(run.gpu + (run.driver.empty() ? "" : fmt::format(", driver {}", run.driver))));
+  facts += fact("Libraries", libraries) + fact("Started", html_text(run.started)) +
+           fact("Finished", html_text(end.finished));
+  return fmt::format(
+      "<section class=\"card\" aria-label=\"The run\"><dl class=\"facts\">\n{}</dl></section>\n", facts);
+}
+
+std::string tiles(const End& end) {
+  std::string html = "<div class=\"tiles\">\n";
+  for (const auto verdict : all_verdicts) {
+    const auto n = end.of(verdict);
+    html += fmt::format("<div class=\"tile {}\"><b>{}</b>{} {}</div>\n",
+                        n ? fmt::format("v-{}", to_string(verdict)) : "zero", n, mark(verdict),
+                        verdict_words(verdict));
+  }
+  return html + "</div>\n";
+}
+
+std::string section_id(std::size_t group) { return fmt::format("operator-{}", group + 1); }
+
+// Neighbours of one operator and variant.
+std::vector<std::span<const KernelSummary>> groups_of(const std::vector<KernelSummary>& kernels) {
+  std::vector<std::span<const KernelSummary>> groups;
+  for (std::size_t first = 0, last; first < kernels.size(); first = last) {
+    last = first + 1;
+    while (last < kernels.size() &&
+           operator_title(*kernels[last].kernel) == operator_title(*kernels[first].kernel))
+      ++last;
+    groups.emplace_back(&kernels[first], last - first);
+  }
+  return groups;
+}
+
+std::string head(const Records& records, const std::vector<std::span<const KernelSummary>>& groups,
+                 const std::string& title) {
+  std::string html = fmt::format("<header>\n<h1>{}</h1>\n<p class=\"headline\">{}</p>\n", html_text(title),
+                                 headline(records));
+  if (!records.complete)
+    html +=
+        "<p class=\"card warning\"><b>Incomplete.</b> The records end without their last line: the run did "
+        "not finish, and cases "
+        "after the last one shown are missing.</p>\n";
+  html += tiles(records.end);
+  html += fmt::format("<p class=\"soft\">Counts are cases: one kernel on one input. {} in all.</p>\n",
+                      records.end.cases);
+  html += run_facts(records.run, records.end);
+  html += "<nav aria-label=\"Sections\">";
+  if (!groups.empty()) html += "<a href=\"#operators\">Operators</a>";
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    html += fmt::format("<a href=\"#{}\">{}</a>", section_id(g),
+                        html_text(operator_title(*groups[g].front().kernel)));
+  return html +
+         "<a href=\"#elements\">Worst elements</a><a href=\"#about\">About the "
+         "verdicts</a></nav>\n</header>\n";
+}
+
+// What went wrong.
+
+std::string located(const Locate& l) {
+  std::string text;
+  const auto part = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += fmt::format("{}{} {}", text.empty() ? "" : " · ", name, html_text(value));
+  };
+  part("tokens", l.tokens);
+  part("position in chunk", l.chunk_position);
+  part("heads", l.heads);
+  part("levels", l.levels);
+  part("columns", l.columns);
+  return text.empty() ? "" : fmt::format("<p class=\"soft\">Where: {}</p>\n", text);
+}
+
+std::string check_item(const Check& check, const std::string& replay_of_case) {
+  std::string html = fmt::format("<li>{} <b>{}</b> ({})", badge(check.verdict), html_text(check.name),
+                                 to_string(check.rule));
+  if (check.compared) html += fmt::format(": {} of {} violated", check.violations, check.compared);
+  if (!check.reason.empty()) html += fmt::format(". {}", html_text(check.reason));
+  if (check.worst)
+    html += fmt::format("<br/><span class=\"soft\">worst {}: expected {}, got {}, error/bound {}</span>",
+                        code(index_text(*check.worst)), code(to_hex_float(check.worst->expected)),
+                        code(to_hex_float(check.worst->got)), digits(check.worst->ratio));
+  return html + (check.replay == replay_of_case ? "" : replay_line(check.replay)) + "</li>\n";
+}
+
+std::string problem(const KernelSummary& kernel) {
+  const CaseRecord& record = *kernel.quoted;
+  const auto others = std::count_if(kernel.cases.begin(), kernel.cases.end(),
+                                    [](const auto* r) { return severity(r->verdict) > 1; }) -
+                      1;
+  std::string html = fmt::format(
+      "<article class=\"card problem\">\n<div class=\"head\">{} <h3>{}</h3> <span "
+      "class=\"soft\">{}</span></div>\n",
+      badge(record.verdict), code(kernel.kernel->name),
+      html_text(operator_title(*kernel.kernel) + ", " + kernel.kernel->form));
+  if (!record.reason.empty()) html += fmt::format("<p>{}</p>\n", html_text(record.reason));
+  if (record.locate) html += located(*record.locate);
+  std::string checks;
+  for (const auto& check : record.checks)
+    if (check.verdict != Verdict::pass && check.verdict != Verdict::not_run)
+      checks += check_item(check, replay_of(record));
+  if (!checks.empty()) html += fmt::format("<ul>\n{}</ul>\n", checks);
+  html += replay_line(replay_of(record));
+  if (others > 0)
+    html += fmt::format("<p class=\"soft\">{} more of its {} cases did not pass.</p>\n", others,
+                        kernel.cases.size());
+  return html + "</article>\n";
+}
+
+std::string problems(const std::vector<KernelSummary>& kernels) {
+  std::vector<const KernelSummary*> wrong;
+  for (const auto& kernel : kernels)
+    if (severity(kernel.verdict) > 1) wrong.push_back(&kernel);
+  if (wrong.empty()) return "";
+  std::stable_sort(wrong.begin(), wrong.end(),
+                   [](auto* a, auto* b) { return severity(a->verdict) > severity(b->verdict); });
+  std::string html =
+      "<section id=\"problems\">\n<h2>What did not pass</h2>\n<p class=\"soft\">One case of each kernel, the "
+      "worst first; the "
+      "line at the bottom of a card repeats it.</p>\n";
+  for (std::size_t i = 0; i < std::min(wrong.size(), most_problems); ++i) html += problem(*wrong[i]);
+  if (wrong.size() > most_problems)
+    html += fmt::format("<p>{} more kernels did not pass; the tables below name them.</p>\n",
+                        wrong.size() - most_problems);
+  return html + "</section>\n";
+}
+
+// Tables.
+
+std::string number_cell(const char* label, double value, bool over = false) {
+  return fmt::format("<td class=\"n{}\" data-label=\"{}\">{}</td>", over ? " over" : "", label,
+                     digits(value));
+}
+
+std::string empty_cells(std::initializer_list<const char*> labels) {
+  std::string html;
+  for (const char* label : labels) html += fmt::format("<td class=\"n\" data-label=\"{}\">–</td>", label);
+  return html;
+}
+
+std::string figure_cells(const CaseRecord& record) {
+  const auto* tensor = worst_tensor(record);
+  if (!tensor)
+    return empty_cells({"error/bound p50", "error/bound p99", "error/bound max", "ulps p50", "ulps p99",
+                        "ulps max", "plain: ulps max", "power"});
+  const auto& [ratio, ulp] = static_cast<const Figures&>(tensor->second);
+  const auto over = [](double r) { return !(r <= 1); };
+  std::string html = number_cell("error/bound p50", ratio.p50, over(ratio.p50)) +
+                     number_cell("error/bound p99", ratio.p99, over(ratio.p99)) +
+                     number_cell("error/bound max", ratio.max, over(ratio.max)) +
+                     number_cell("ulps p50", ulp.p50) + number_cell("ulps p99", ulp.p99) +
+                     number_cell("ulps max", ulp.max);
+  const auto plain = record.plain.find(tensor->first);
+  html += plain == record.plain.end() ? empty_cells({"plain: ulps max"})
+                                      : number_cell("plain: ulps max", plain->second.ulp.max);
+  const double power = tensor->second.power;
+  return html + fmt::format("<td class=\"n{}\" data-label=\"power\">{}{}</td>", power >= 0.5 ? "" : " over",
+                            percent(power), power >= 0.5 ? "" : "<div class=\"sub\">no power</div>");
+}
+
+std::string oracle_cell(const CaseRecord& record) {
+  if (!record.oracle) return "<td data-label=\"oracle\">–</td>";
+  const auto& oracle = *record.oracle;
+  return fmt::format(
+      "<td class=\"oracle\" data-label=\"oracle\">{}<div class=\"sub\">{}<span class=\"whole\">radius/bound "
+      "{}</span></div></td>",
+      html_text(oracle.method), oracle.bits ? fmt::format("{} bits<br/>", oracle.bits) : "",
+      digits(oracle.radius_over_bound));
+}
+
+std::string time_cell(const CaseRecord& record) {
+  if (!record.time) return "<td class=\"n\" data-label=\"time\">–</td>";
+  return fmt::format("<td class=\"n\" data-label=\"time\">{}<div class=\"sub\">oracle {}</div></td>",
+                     duration(record.time->kernel_ns), duration(record.time->oracle_ns));
+}
+
+std::string tensor_note(const CaseRecord& record) {
+  const auto* tensor = worst_tensor(record);
+  if (!tensor || (record.error.size() < 2 && tensor->first == "o")) return "";
+  return fmt::format("<div class=\"sub\">worst tensor: {} of {}</div>", html_text(tensor->first),
+                     record.error.size());
+}
+
+std::string kernel_row(const KernelSummary& kernel) {
+  const KernelId& k = *kernel.kernel;
+  const CaseRecord& record = *kernel.quoted;
+  std::string name = fmt::format(
+      "<b>{}</b><div class=\"sub\">{}</div><div class=\"sub mono\" title=\"{}\">{}</div>", code(k.name),
+      html_text(k.form), html_text(k.contract), html_text(contract_labels({k.contract}).front()));
+  if (kernel.cases.size() > 1)
+    name += fmt::format("<div class=\"sub\">worst of {} cases{}</div>", kernel.cases.size(),
+                        record.tokens ? fmt::format(", T = {}", *record.tokens) : "");
+  return fmt::format(
+      "<tr class=\"kernel\"><td class=\"wide name\">{}{}</td><td class=\"wide\">{}</td>{}{}{}</tr>\n", name,
+      tensor_note(record), badge(kernel.verdict), figure_cells(record), oracle_cell(record),
+      time_cell(record));
+}
+
+constexpr const char* table_head =
+    "<thead>\n<tr><th></th><th></th><th class=\"group\" colspan=\"3\">error / bound</th><th class=\"group\" "
+    "colspan=\"3\">ulps</th>"
+    "<th class=\"n\">plain</th><th></th><th></th><th></th></tr>\n"
+    "<tr><th>{}</th><th>Verdict</th><th class=\"n\">p50</th><th class=\"n\">p99</th><th "
+    "class=\"n\">max</th><th class=\"n\">p50</th>"
+    "<th class=\"n\">p99</th><th class=\"n\">max</th><th class=\"n\">ulps max</th><th "
+    "class=\"n\">Power</th><th>Oracle</th>"
+    "<th class=\"n\">Time</th></tr>\n</thead>\n";
+
+std::string kernel_table(std::span<const KernelSummary> group) {
+  std::string html = fmt::format("<div class=\"scroll kernels\"><table>\n{}<tbody>\n",
+                                 fmt::format(fmt::runtime(table_head), "Kernel"));
+  for (const auto& kernel : group) html += kernel_row(kernel);
+  return html + "</tbody></table></div>\n";
+}
+
+std::string case_row(const CaseRecord& record) {
+  std::string reason =
+      record.reason.empty() ? "" : fmt::format("<div class=\"sub\">{}</div>", html_text(record.reason));
+  return fmt::format("<tr><td class=\"wide name\">{}{}{}</td><td class=\"wide\">{}</td>{}{}{}</tr>\n",
+                     code(record.case_line), reason, tensor_note(record), badge(record.verdict),
+                     figure_cells(record), oracle_cell(record), time_cell(record));
+}
+
+std::string case_table(std::span<const KernelSummary> kernels) {
+  std::size_t cases = 0;
+  std::string rows;
+  for (const auto& kernel : kernels) {
+    cases += kernel.cases.size();
+    rows += fmt::format(
+        "<tr class=\"operator\"><th colspan=\"12\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
+        code(kernel.kernel->name), html_text(kernel.kernel->door), html_text(kernel.kernel->contract));
+    for (const auto* record : kernel.cases) rows += case_row(*record);
+  }
+  return fmt::format(
+      "<details><summary>All {} cases as a table</summary>\n<div class=\"scroll "
+      "kernels\"><table>\n{}<tbody>\n{}</tbody></table>"
+      "</div></details>\n",
+      cases, fmt::format(fmt::runtime(table_head), "Case"), rows);
+}
+
+// Overview.
+
+// The kernel with the largest error/bound, and that number; nullptr when none was measured.
+const KernelSummary* worst_kernel(std::span<const KernelSummary> group) {
+  const KernelSummary* worst = nullptr;
+  for (const auto& kernel : group) {
+    if (!worst_tensor(*kernel.quoted)) continue;
+    if (!worst || worse_number(worst_tensor(*kernel.quoted)->second.ratio.max,
+                               worst_tensor(*worst->quoted)->second.ratio.max))
+      worst = &kernel;
+  }
+  return worst;
+}
+
+std::string overview_row(std::span<const KernelSummary> group, std::size_t number) {
+  std::string verdicts;
+  for (const auto verdict : all_verdicts) {
+    const auto n =
+        std::count_if(group.begin(), group.end(), [&](const auto& k) { return k.verdict == verdict; });
+    if (n)
+      verdicts += fmt::format("<span class=\"badge v-{}\">{} {} {}</span> ", to_string(verdict),
+                              mark(verdict), n, verdict_words(verdict));
+  }
+  const auto* worst = worst_kernel(group);
+  const auto cells =
+      worst ? number_cell("largest error/bound", worst_tensor(*worst->quoted)->second.ratio.max,
+                          !(worst_tensor(*worst->quoted)->second.ratio.max <= 1)) +
+                  number_cell("its ulps max", worst_tensor(*worst->quoted)->second.ulp.max) +
+                  fmt::format("<td class=\"wide\" data-label=\"by\">{}</td>", code(worst->kernel->name))
+            : empty_cells({"largest error/bound", "its ulps max", "by"});
+  return fmt::format(
+      "<tr><td class=\"wide\"><a href=\"#{}\"><b>{}</b></a></td><td class=\"wide\">{}</td><td class=\"n\" "
+      "data-label=\"kernels\">{}"
+      "</td>{}</tr>\n",
+      section_id(number), html_text(operator_title(*group.front().kernel)), verdicts, group.size(), cells);
+}
+
+std::string overview(const std::vector<std::span<const KernelSummary>>& groups) {
+  std::string html =
+      "<section id=\"operators\">\n<h2>Operators</h2>\n<p>A kernel counts by its worst case. Error/bound "
+      "above 1 is a failure.</p>\n"
+      "<div class=\"scroll kernels\"><table>\n<thead><tr><th>Operator</th><th>Verdicts</th><th "
+      "class=\"n\">Kernels</th>"
+      "<th class=\"n\">Largest error/bound</th><th class=\"n\">Its ulps</th><th>By "
+      "kernel</th></tr></thead>\n<tbody>\n";
+  for (std::size_t g = 0; g < groups.size(); ++g) html += overview_row(groups[g], g);
+  return html + "</tbody></table></div>\n</section>\n";
+}
+
+// Figures.
+
+class Gallery {
+ public:
+  explicit Gallery(const std::string& program) : program_(program) {}
+
+  std::string show(const std::vector<Figure>& figures) {
+    std::string html;
+    for (const auto& figure : figures) html += one(figure);
+    return html.empty() ? "" : fmt::format("<div class=\"figures\">\n{}</div>\n", html);
+  }
+  bool missing() const { return missing_; }
+
+ private:
+  std::string one(const Figure& figure) {
+    if (program_.empty()) missing_ = true;
+    if (missing_) return "";
+    const auto svg = gnuplot_svg(program_, figure.script, fmt::format("f{}-", ++drawn_));
+    if (!svg) {
+      missing_ = true;
+      return "";
+    }
+    return fmt::format(
+        "<figure>\n<h3>{}</h3>\n<div class=\"plot\" role=\"img\" "
+        "aria-label=\"{}\">{}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
+        html_text(figure.title), html_text(figure.title), *svg, html_text(figure.caption));
+  }
+
+  std::string program_;
+  int drawn_ = 0;
+  bool missing_ = false;
+};
+
+constexpr const char* how_to_read =
+    "<p class=\"soft\">Each row quotes the worst case of a kernel. Ulps are of the output format; "
+    "<i>plain</i> is the plain low-precision "
+    "evaluation of the same case. Power is the share of the elements on which the bound is tight enough to "
+    "catch anything.</p>\n";
+
+std::string operator_sections(const std::vector<std::span<const KernelSummary>>& groups, Gallery& gallery) {
+  std::string html;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}</section>\n", section_id(g),
+                        html_text(operator_title(*groups[g].front().kernel)), g == 0 ? how_to_read : "",
+                        kernel_table(groups[g]), gallery.show(operator_figures(groups[g])),
+                        case_table(groups[g]));
+  return html;
+}
+
+// Worst elements.
+
+struct Element {
+  const CaseRecord* record;
+  const WorstElement* worst;
+};
+
+std::vector<Element> worst_elements(const std::vector<KernelSummary>& kernels) {
+  const auto worse = [](const Element& a, const Element& b) {
+    return worse_number(a.worst->ratio, b.worst->ratio);
+  };
+  std::vector<Element> all;
+  for (const auto& kernel : kernels) {
+    std::vector<Element> own;
+    for (const auto* record : kernel.cases)
+      for (const auto& worst : record->worst) own.push_back({record, &worst});
+    std::stable_sort(own.begin(), own.end(), worse);
+    if (own.size() > most_elements_of_a_kernel) own.resize(most_elements_of_a_kernel);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::stable_sort(all.begin(), all.end(), worse);
+  if (all.size() > most_elements) all.resize(most_elements);
+  return all;
+}
+
+std::string hex_with_decimal(const char* name, double value) {
+  return fmt::format("<div><dt>{}</dt><dd>{}<br/><span class=\"soft\">{}</span></dd></div>\n", name,
+                     code(to_hex_float(value)),
+                     std::isfinite(value) ? fmt::format("{:.6g}", value) : digits(value));
+}
+
+std::string element_card(const Element& element) {
+  const WorstElement& w = *element.worst;
+  const std::string replay = w.replay.empty() ? replay_of(*element.record) : w.replay;
+  return fmt::format(
+             "<article class=\"card element\">\n<div class=\"head\">{} <h3>{}</h3> <span class=\"soft\">{} · "
+             "{}</span></div>\n<dl>\n",
+             badge(element.record->verdict), code(index_text(w)),
+             html_text(operator_title(element.record->kernel)), html_text(element.record->kernel.name)) +
+         hex_with_decimal("expected", w.expected) + hex_with_decimal("got", w.got) +
+         hex_with_decimal("bound", w.bound) +
+         fmt::format("<div><dt>error / bound</dt><dd>{}</dd></div>\n</dl>\n{}</article>\n", digits(w.ratio),
+                     replay_line(replay));
+}
+
+std::string element_section(const std::vector<KernelSummary>& kernels) {
+  std::string html = fmt::format(
+      "<section id=\"elements\">\n<h2>Worst elements</h2>\n<p>The elements with the largest error/bound, at "
+      "most {} of a kernel and {} in all. "
+      "Values are hex floats, which lose nothing; the expected value is the leading part of the oracle's. "
+      "The line below repeats the case "
+      "bit for bit.</p>\n",
+      most_elements_of_a_kernel, most_elements);
+  const auto elements = worst_elements(kernels);
+  if (elements.empty()) return html + "<p class=\"soft\">No record holds any.</p>\n</section>\n";
+  html += "<div class=\"elements\">\n";
+  for (const auto& element : elements) html += element_card(element);
+  return html + "</div>\n</section>\n";
+}
+
+constexpr std::string_view about = R"html(<section id="about">
+<h2>About the verdicts</h2>
+<p><b>Bound.</b> No tolerance was chosen. Every element has its own bound, derived from what the kernel promises about its arithmetic (its
+contract: the formats of inputs, products, accumulators, state and output) and from how much each of its roundings moves that element, at the
+actual values of the case. <b>Fail</b> means that an error exceeds the bound that holds for every way the roundings may fall, or that a check
+of structure or of bits is violated, or that a value is NaN or infinite where the contract excludes it. <b>Pass</b> means that all errors also
+stay within the smaller bound that independent roundings keep except with probability 10<sup>-9</sup>. <b>Suspect</b> lies between the two;
+fresh seeds tell a bias from bad luck.</p>
+<p><b>Power.</b> A bound that is too wide catches nothing, and passing it says nothing. Power is the share of the elements whose bound is below
+a quarter of the value itself; below one half the value check claims nothing.</p>
+<p><b>Undecided</b> is the honest answer where the bound has no power, where the oracle cannot enclose the true value tightly enough, where a
+stage may overflow its format on this case, or where the problem is too ill-conditioned. It is neither a pass nor a failure.</p>
+<p><b>Oracle.</b> The true value comes from exact or arbitrary-precision arithmetic with a certified radius; radius/bound says how far that
+radius lies below the bound it serves. <b>Plain</b> is the straightforward evaluation of the definition in the same low precision, for
+comparison: a kernel far below it is better than the format suggests, one far above it has lost something.</p>
+</section>
+)html";
+
+}  // namespace
+
+std::string render_html(const Records& records, const HtmlOptions& options) {
+  const auto kernels = summarise(records);
+  const auto groups = groups_of(kernels);
+  Gallery gallery(options.gnuplot);
+  const std::string overall = gallery.show(run_figures(groups));
+  const std::string operators = operator_sections(groups, gallery);
+
+  std::string html = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}: "
+      "{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
+      html_text(options.title), headline(records), html_style);
+  html += head(records, groups, options.title) + problems(kernels);
+  if (!kernels.empty()) html += overview(groups);
+  if (gallery.missing())
+    html +=
+        "<p class=\"card\">Plots were left out: the program gnuplot was not found or failed. Install "
+        "gnuplot-nox and make the page again.</p>\n";
+  if (!overall.empty())
+    html += fmt::format("<section id=\"overview\">\n<h2>The whole run</h2>\n{}</section>\n", overall);
+  html += operators + element_section(kernels) + std::string(about);
+  html += fmt::format(
+      "<footer>Made from records of schema {} "
+      "alone.</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
+      records_schema, html_script);
+  return html;
+}
+
+void write_html(const Records& records, const std::filesystem::path& page, const HtmlOptions& options) {
+  write_file(page, render_html(records, options));
+}
+
+void write_html(const std::filesystem::path& records, const std::filesystem::path& page,
+                const HtmlOptions& options) {
+  write_html(read_records(records, Incomplete::accept), page, options);
+}
+
+}  // namespace attest

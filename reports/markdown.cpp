@@ -1,0 +1,91 @@
+#include "reports/markdown.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/escape.hpp"
+#include "reports/hex_float.hpp"
+#include "reports/record_file.hpp"
+#include "reports/summary.hpp"
+#include "reports/write_file.hpp"
+
+namespace attest {
+namespace {
+
+std::string figure_cells(const CaseRecord& record) {
+  const auto* tensor = worst_tensor(record);
+  if (!tensor) return "– | – | –";
+  const auto& error = tensor->second;
+  return fmt::format("{} / {} / {} | {} / {} / {} | {}{}", digits(error.ratio.p50), digits(error.ratio.p99),
+                     digits(error.ratio.max), digits(error.ulp.p50), digits(error.ulp.p99),
+                     digits(error.ulp.max), percent(error.power), error.power >= 0.5 ? "" : " (no power)");
+}
+
+std::string oracle_cell(const CaseRecord& record) {
+  if (!record.oracle) return "–";
+  return markdown_text(record.oracle->method) +
+         (record.oracle->bits ? fmt::format(" {} bits", record.oracle->bits) : "");
+}
+
+std::string kernel_row(const KernelSummary& kernel) {
+  const auto& record = *kernel.quoted;
+  return fmt::format("| {} | {} | {} | **{}** | {} | {} | {} | {} |\n", markdown_code(kernel.kernel->name),
+                     markdown_text(operator_title(*kernel.kernel)), markdown_text(kernel.kernel->form),
+                     verdict_words(kernel.verdict), kernel.cases.size(), figure_cells(record),
+                     oracle_cell(record), record.time ? duration(record.time->kernel_ns) : "–");
+}
+
+std::string problem(const KernelSummary& kernel) {
+  const auto& record = *kernel.quoted;
+  std::string text =
+      fmt::format("- **{}** {}: {}\n", verdict_words(kernel.verdict), markdown_code(kernel.kernel->name),
+                  record.reason.empty() ? "no reason given" : markdown_text(record.reason));
+  for (const auto& check : record.checks)
+    if (severity(check.verdict) > 1)
+      text += fmt::format("  - {} ({}): {} of {} violated\n", markdown_text(check.name),
+                          to_string(check.rule), check.violations, check.compared);
+  if (!record.worst.empty()) {
+    const auto& w = record.worst.front();
+    text += fmt::format("  - worst {}: expected {}, got {}, bound {}, error/bound {}\n",
+                        markdown_code(index_text(w)), markdown_code(to_hex_float(w.expected)),
+                        markdown_code(to_hex_float(w.got)), markdown_code(to_hex_float(w.bound)),
+                        digits(w.ratio));
+  }
+  return text + fmt::format("  - replay: {}\n", markdown_code(replay_of(record)));
+}
+
+}  // namespace
+
+std::string render_markdown(const Records& records) {
+  const auto kernels = summarise(records);
+  const auto& end = records.end;
+  std::string text = fmt::format("## {}\n\n", headline(records));
+  text += fmt::format(
+      "{} pass, {} fail, {} suspect, {} undecided, {} not run, of {} cases. Seed {}, commit {}, {}.\n\n{}\n",
+      end.pass, end.fail, end.suspect, end.undecided, end.not_run, end.cases, records.run.seed,
+      markdown_code(records.run.commit), markdown_text(records.run.compiler),
+      markdown_code(records.run.command));
+  if (!kernels.empty()) {
+    text +=
+        "\n| kernel | operator | form | verdict | cases | error/bound p50 / p99 / max | ulps p50 / p99 / max "
+        "| power | oracle | time |\n"
+        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- | ---: |\n";
+    for (const auto& kernel : kernels) text += kernel_row(kernel);
+  }
+  std::string problems;
+  for (const auto& kernel : kernels)
+    if (severity(kernel.verdict) > 1) problems += problem(kernel);
+  if (!problems.empty()) text += fmt::format("\n### What did not pass\n\n{}", problems);
+  return text;
+}
+
+void write_markdown(const Records& records, const std::filesystem::path& path) {
+  write_file(path, render_markdown(records));
+}
+
+void write_markdown(const std::filesystem::path& records, const std::filesystem::path& path) {
+  write_markdown(read_records(records, Incomplete::accept), path);
+}
+
+}  // namespace attest

@@ -1,0 +1,205 @@
+#include "reports/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+namespace attest {
+
+int severity(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fail:
+      return 4;
+    case Verdict::suspect:
+      return 3;
+    case Verdict::undecided:
+      return 2;
+    case Verdict::pass:
+      return 1;
+    case Verdict::not_run:
+      return 0;
+  }
+  return 0;
+}
+
+bool worse_number(double a, double b) {
+  if (std::isnan(b)) return false;
+  return std::isnan(a) || a > b;
+}
+
+const std::pair<const std::string, TensorError>* worst_tensor(const CaseRecord& record) {
+  const std::pair<const std::string, TensorError>* worst = nullptr;
+  for (const auto& entry : record.error)
+    if (!worst || worse_number(entry.second.ratio.max, worst->second.ratio.max)) worst = &entry;
+  return worst;
+}
+
+namespace {
+double largest_ratio(const CaseRecord& record) {
+  const auto* tensor = worst_tensor(record);
+  return tensor ? tensor->second.ratio.max : -1;
+}
+
+bool worse_case(const CaseRecord& a, const CaseRecord& b) {
+  if (severity(a.verdict) != severity(b.verdict)) return severity(a.verdict) > severity(b.verdict);
+  return worse_number(largest_ratio(a), largest_ratio(b));
+}
+
+std::string plural(std::int64_t n, const char* one, const char* many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
+}  // namespace
+
+std::string operator_title(const KernelId& kernel) {
+  return kernel.variant.empty() || kernel.variant == "masked" ? kernel.op : kernel.op + " " + kernel.variant;
+}
+
+std::vector<KernelSummary> summarise(const Records& records) {
+  std::vector<KernelSummary> kernels;
+  std::map<std::string, std::size_t> first_seen;
+  for (const auto& record : records.cases) {
+    first_seen.emplace(operator_title(record.kernel), first_seen.size());
+    auto found = std::find_if(kernels.begin(), kernels.end(),
+                              [&](const auto& k) { return *k.kernel == record.kernel; });
+    if (found == kernels.end())
+      found = kernels.insert(kernels.end(), KernelSummary{&record.kernel, {}, &record, record.verdict});
+    found->cases.push_back(&record);
+    if (worse_case(record, *found->quoted)) found->quoted = &record;
+    found->verdict = found->quoted->verdict;
+  }
+  std::stable_sort(kernels.begin(), kernels.end(), [&](const auto& a, const auto& b) {
+    return first_seen[operator_title(*a.kernel)] < first_seen[operator_title(*b.kernel)];
+  });
+  return kernels;
+}
+
+Verdict overall(const Records& records) {
+  if (!records.complete && records.end.fail == 0) return Verdict::not_run;
+  Verdict worst = Verdict::not_run;
+  for (const auto& record : records.cases)
+    if (severity(record.verdict) > severity(worst)) worst = record.verdict;
+  return worst;
+}
+
+std::string headline(const Records& records) {
+  const auto kernels = summarise(records);
+  const auto count = [&](Verdict v) {
+    return static_cast<std::int64_t>(
+        std::count_if(kernels.begin(), kernels.end(), [v](const auto& k) { return k.verdict == v; }));
+  };
+  const auto total = static_cast<std::int64_t>(kernels.size());
+  const auto of_all = fmt::format("of {}", plural(total, "kernel", "kernels"));
+  std::string text;
+  if (records.cases.empty())
+    text = "No case was run, which is never a success.";
+  else if (count(Verdict::fail))
+    text =
+        fmt::format("{} {} {}.", count(Verdict::fail), of_all, count(Verdict::fail) == 1 ? "fails" : "fail");
+  else if (count(Verdict::suspect))
+    text = fmt::format("{} {} suspect, none fails.", count(Verdict::suspect), of_all);
+  else if (count(Verdict::undecided))
+    text = fmt::format("{} {} undecided, none fails.", count(Verdict::undecided), of_all);
+  else if (count(Verdict::pass) == total)
+    text = total == 1 ? "The only kernel passes." : fmt::format("All {} kernels pass.", total);
+  else if (count(Verdict::pass))
+    text = fmt::format("{} {} pass, the others were not run.", count(Verdict::pass), of_all);
+  else
+    text = "No kernel could be run, which is never a success.";
+  return records.complete ? text : fmt::format("The run did not finish. {}", text);
+}
+
+namespace {
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> all;
+  for (std::string word; stream >> word;) all.push_back(word);
+  return all;
+}
+}  // namespace
+
+std::string replay_of(const CaseRecord& record) {
+  for (const auto& worst : record.worst)
+    if (!worst.replay.empty()) return worst.replay;
+  for (const auto& check : record.checks)
+    if (severity(check.verdict) > 1 && !check.replay.empty()) return check.replay;
+  std::string line = "attest replay '";
+  for (const char c : record.case_line) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return line + "'";
+}
+
+std::vector<std::string> contract_labels(const std::vector<std::string>& contracts) {
+  std::vector<std::string> labels;
+  for (const auto& contract : contracts) {
+    std::vector<std::pair<std::string, std::vector<std::string>>>
+        keys_of;  // value -> keys, in the order of the contract
+    for (const auto& part : words(contract)) {
+      const auto equals = std::min(part.find('='), part.size());
+      const std::string key = part.substr(0, equals), value = part.substr(equals);
+      auto known =
+          std::find_if(keys_of.begin(), keys_of.end(), [&](const auto& k) { return k.first == value; });
+      if (known == keys_of.end()) known = keys_of.insert(known, {value, {}});
+      known->second.push_back(key);
+    }
+    std::stable_sort(keys_of.begin(), keys_of.end(),
+                     [](auto& a, auto& b) { return a.second.size() > b.second.size(); });
+    std::string label;
+    for (const auto& [value, keys] : keys_of) {
+      if (label.empty() && keys.size() >= 3)
+        label = value.substr(value.empty() ? 0 : 1);
+      else
+        label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ","), value);
+    }
+    labels.push_back(label.empty() ? "no contract" : label);
+  }
+  return labels;
+}
+
+std::string digits(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
+  const double size = std::abs(value);
+  if (size == 0) return "0";
+  if (size < 1e-3 || size >= 1e6) return fmt::format("{:.1e}", value);
+  if (size >= 999.5) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.3g}", value);
+}
+
+std::string percent(double share) {
+  if (std::isnan(share)) return "NaN";
+  if (share > 0 && share < 0.01) return "< 1 %";
+  if (share > 0.99 && share < 1) return "> 99 %";
+  return fmt::format("{:.0f} %", 100 * share);
+}
+
+std::string duration(std::int64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (value < 1e3) return fmt::format("{} ns", ns);
+  if (value < 1e6) return fmt::format("{:.3g} µs", value / 1e3);
+  if (value < 1e9) return fmt::format("{:.3g} ms", value / 1e6);
+  return value < 1e12 ? fmt::format("{:.3g} s", value / 1e9) : fmt::format("{:.0f} s", value / 1e9);
+}
+
+std::string verdict_words(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass:
+      return "PASS";
+    case Verdict::suspect:
+      return "SUSPECT";
+    case Verdict::fail:
+      return "FAIL";
+    case Verdict::undecided:
+      return "UNDECIDED";
+    case Verdict::not_run:
+      return "NOT RUN";
+  }
+  return "?";
+}
+
+std::string index_text(const WorstElement& element) {
+  return fmt::format("{}[{}]", element.tensor, fmt::join(element.index, ","));
+}
+
+}  // namespace attest

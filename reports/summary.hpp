@@ -1,0 +1,52 @@
+// What the reports say about a run beyond its single records: kernels with all their cases, the worst of them
+// first to be quoted, and numbers and names in the form in which people read them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/record.hpp"
+
+namespace attest {
+
+struct KernelSummary {
+  const KernelId* kernel = nullptr;
+  std::vector<const CaseRecord*> cases;  // in the order of the file
+  const CaseRecord* quoted =
+      nullptr;  // the case of the worst verdict and, among those, of the largest error/bound
+  Verdict verdict = Verdict::not_run;  // of the quoted case
+};
+
+// Kernels in the order in which they appear, those of one operator and variant together.
+std::vector<KernelSummary> summarise(const Records& records);
+
+// "hla2" for the default variant, "hla2 printed" otherwise.
+std::string operator_title(const KernelId& kernel);
+
+// The tensor with the largest error/bound (NaN before all numbers), or nullptr.
+const std::pair<const std::string, TensorError>* worst_tensor(const CaseRecord& record);
+
+int severity(Verdict verdict);          // fail 4, suspect 3, undecided 2, pass 1, not run 0
+bool worse_number(double a, double b);  // a > b, where NaN is the largest number
+Verdict overall(
+    const Records& records);  // the worst verdict; not_run when there is no case or the run did not finish
+std::string headline(const Records& records);  // one sentence
+
+// The line that repeats a case: the one that the record gives with its worst element or a check, else `attest
+// replay 'CASE'`.
+std::string replay_of(const CaseRecord& record);
+
+// Contracts in fewer words: keys of one value stand together, the commonest value stands alone for all keys
+// that are not named, so "input=bf16 product=bf16 accumulate=fp32 state=fp32 output=bf16" is "bf16;
+// accumulate,state=fp32".
+std::vector<std::string> contract_labels(const std::vector<std::string>& contracts);
+
+// "0.0123", "1.2e-05", "12.3", "1234", "NaN", "infinite": three significant digits.
+std::string digits(double value);
+std::string percent(double share);                    // "97 %"
+std::string duration(std::int64_t ns);                // "1.2 ms"
+std::string verdict_words(Verdict verdict);           // "PASS", "NOT RUN"
+std::string index_text(const WorstElement& element);  // "o[0,511,3,7]"
+
+}  // namespace attest
