@@ -12,12 +12,13 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/metrics/verdict.hpp"
+
 namespace attest {
 
 inline constexpr std::string_view records_schema = "attest.records/1";
 inline constexpr std::size_t curve_limit = 256;  // points per tensor and case
 
-enum class Verdict { pass, suspect, fail, undecided, not_run };
 enum class Rule { bound, bitwise, structural };
 
 std::string_view to_string(Verdict verdict);
@@ -45,12 +46,6 @@ struct KernelId {
   std::string sha256;    // of the binary or source; empty: not known
 
   bool operator==(const KernelId&) const = default;
-};
-
-struct Quantiles {
-  double p50 = 0;
-  double p99 = 0;
-  double max = 0;
 };
 
 // ratio = |got - expected| / bound, ulp = the same error in units in the last place of the output format.

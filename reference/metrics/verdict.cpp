@@ -78,12 +78,12 @@ void decide(const Tally& tally, Judgement& result) {
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
-  constexpr std::string_view names[] = {"pass", "suspect", "fail", "undecided"};
+  constexpr std::string_view names[] = {"pass", "suspect", "fail", "undecided", "not_run"};
   return names[static_cast<int>(verdict)];
 }
 
 Verdict worse(Verdict a, Verdict b) {
-  constexpr int rank[] = {0, 1, 3, 2};
+  constexpr int rank[] = {1, 2, 4, 3, 0};
   return rank[static_cast<int>(a)] >= rank[static_cast<int>(b)] ? a : b;
 }
 

@@ -12,7 +12,7 @@
 
 namespace attest {
 
-enum class Verdict { pass, suspect, fail, undecided };
+enum class Verdict { pass, suspect, fail, undecided, not_run };
 std::string_view verdict_name(Verdict verdict);
 
 // The oracle's value high + low, within radius; empty low and radius mean zero.
@@ -51,7 +51,7 @@ struct Judging {
 Judgement judge(const Matrix<double>& got, const Expected& expected, const ErrorModel& model,
                 const Contract& contract, const Judging& how);
 
-// One verdict about several tensors or heads: fail, then undecided, then suspect, then pass.
+// One verdict about several tensors or heads: fail, then undecided, then suspect, then pass, then not run.
 Verdict worse(Verdict a, Verdict b);
 
 }  // namespace attest
