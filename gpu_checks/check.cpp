@@ -1,0 +1,432 @@
+#include "gpu_checks/check.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
+#include "reference/cases/random.hpp"
+#include "reference/cases/recipe.hpp"
+#include "reference/forms/batch.hpp"
+#include "reference/forms/certify.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/forms/oracle.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t since(Clock::time_point start) { return std::chrono::nanoseconds(Clock::now() - start).count(); }
+
+// Rows of all slots under one another: the row of a slot's token, and back.
+class Rows {
+ public:
+  explicit Rows(const Problem& problem) : problem_(problem), slots_(slots(problem)) {
+    for (const Slot& slot : slots_) {
+      first_.push_back(total_);
+      total_ += slot.last - slot.first;
+    }
+  }
+  Index total() const { return total_; }
+  const std::vector<Slot>& list() const { return slots_; }
+  Index first(std::size_t slot) const { return first_[slot]; }
+  const Slot& slot_of(Index row) const { return slots_[slot_index(row)]; }
+  Index position_of(Index row) const { return row - first_[slot_index(row)]; }
+
+  // A tensor [B, T, H, dv] of at least these tokens as rows of all slots.
+  Matrix<double> gather(const std::vector<double>& data, Index tokens) const {
+    Matrix<double> rows(total_, problem_.value_dim);
+    for (std::size_t s = 0; s < slots_.size(); ++s)
+      for (Index t = slots_[s].first; t < slots_[s].last; ++t)
+        for (Index c = 0; c < rows.cols(); ++c)
+          rows(first_[s] + t - slots_[s].first, c) = data[static_cast<std::size_t>(
+              ((slots_[s].batch * tokens + t) * problem_.heads + slots_[s].head) * rows.cols() + c)];
+    return rows;
+  }
+
+ private:
+  std::size_t slot_index(Index row) const {
+    return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), row) - first_.begin()) - 1;
+  }
+  const Problem& problem_;
+  std::vector<Slot> slots_;
+  std::vector<Index> first_;
+  Index total_ = 0;
+};
+
+ErrorModel model_of(const Kernel& kernel, const Operator& op, const Problem& problem, const Rows& rows) {
+  const Index columns = problem.value_dim;
+  ErrorModel all;
+  all.deterministic = all.accumulation = all.variance = zeros<double>(rows.total(), columns);
+  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon)};
+  for (std::size_t s = 0; s < rows.list().size(); ++s) {
+    if (rows.list()[s].last == rows.list()[s].first) continue;
+    const Head<double> head = head_of<double>(problem, op.declaration(), rows.list()[s]);
+    const ErrorModel one = error_model(op, head, kernel.how, kernel.contract, normaliser);
+    all.deterministic.set_rows(rows.first(s), one.deterministic);
+    all.accumulation.set_rows(rows.first(s), one.accumulation);
+    all.variance.set_rows(rows.first(s), one.variance);
+    for (const auto& [label, share] : one.shares) {
+      auto& target = all.shares.try_emplace(label, zeros<double>(rows.total(), columns)).first->second;
+      target.set_rows(rows.first(s), share);
+    }
+    all.stages = std::max(all.stages, one.stages);
+    if (one.undecided && !all.undecided) all.undecided = true, all.reason = one.reason;
+  }
+  return all;
+}
+
+// The mean over the elements of each stage's part of their bound.
+std::map<std::string, double> mean_shares(const ErrorModel& model) {
+  std::map<std::string, double> mean;
+  Index counted = 0;
+  for (Index i = 0; i < model.deterministic.size(); ++i) {
+    double total = 0;
+    for (const auto& [label, share] : model.shares) total += share.data()[i];
+    if (!(total > 0) || !std::isfinite(total)) continue;
+    ++counted;
+    for (const auto& [label, share] : model.shares) mean[label] += share.data()[i] / total;
+  }
+  for (auto& [label, sum] : mean) sum /= static_cast<double>(counted);
+  return mean;
+}
+
+Quantiles quantiles_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
+    return values[std::max<std::size_t>(rank, 1) - 1];
+  };
+  return {at(0.5), at(0.99), values.back()};
+}
+
+// "3..17", "4", "all", or the single values of a short list.
+std::string in_words(const std::set<Index>& values, Index count) {
+  if (values.empty()) return "";
+  if (static_cast<Index>(values.size()) == count && count > 1) return "all";
+  if (values.size() == 1) return std::to_string(*values.begin());
+  const bool dense = *values.rbegin() - *values.begin() + 1 == static_cast<Index>(values.size());
+  if (dense || values.size() > 6) return std::to_string(*values.begin()) + ".." + std::to_string(*values.rbegin());
+  std::string text;
+  for (const Index v : values) text += (text.empty() ? "" : ", ") + std::to_string(v);
+  return text;
+}
+
+struct Comparison {
+  const Matrix<double>&got, &high, &low;
+  const ErrorModel& model;
+  double error(Index i) const { return std::abs((got.data()[i] - high.data()[i]) - low.data()[i]); }
+  double bound(Index i) const { return model.deterministic.data()[i]; }
+  bool violated(Index i) const {
+    if (!std::isfinite(high.data()[i])) return std::isfinite(got.data()[i]);
+    return !(error(i) <= bound(i));
+  }
+  // Error over bound, NaN as infinity, for ordering.
+  double ratio(Index i) const {
+    if (!std::isfinite(high.data()[i])) return violated(i) ? INFINITY : 0;
+    const double e = error(i);
+    if (e == 0) return 0;
+    const double r = e / bound(i);
+    return std::isnan(r) ? INFINITY : r;
+  }
+};
+
+void describe(const Comparison& compared, const Rows& rows, const Problem& problem, const Evaluation& how, Checked& result) {
+  const Index columns = problem.value_dim, count = compared.got.size();
+  std::vector<Index> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  const auto top = order.begin() + static_cast<std::ptrdiff_t>(std::min<Index>(3, count));
+  std::partial_sort(order.begin(), top, order.end(), [&](Index a, Index b) {
+    const double ra = compared.ratio(a), rb = compared.ratio(b);
+    return ra != rb ? ra > rb : a < b;
+  });
+  for (auto i = order.begin(); i != top; ++i) {
+    const Slot& slot = rows.slot_of(*i / columns);
+    result.worst.push_back({slot.batch, slot.first + rows.position_of(*i / columns), slot.head, *i % columns,
+                            compared.high.data()[*i], compared.got.data()[*i], compared.bound(*i), compared.ratio(*i)});
+  }
+  std::map<Index, PositionError> positions;
+  std::set<Index> tokens, chunk_positions, heads, violated_columns;
+  for (Index i = 0; i < count; ++i) {
+    const Index row = i / columns, position = rows.position_of(row);
+    const double ratio = compared.ratio(i);
+    auto [at, fresh] = positions.try_emplace(position);
+    if (fresh || ratio > at->second.ratio) at->second = {position, ratio, compared.error(i), compared.bound(i)};
+    if (!compared.violated(i)) continue;
+    tokens.insert(position), heads.insert(rows.slot_of(row).head), violated_columns.insert(i % columns);
+    if (how.form == Form::chunk) chunk_positions.insert(position % how.chunk);
+  }
+  for (const auto& [position, error] : positions) result.positions.push_back(error);
+  if (!tokens.empty())
+    result.whereabouts = Whereabouts{in_words(tokens, problem.tokens), in_words(chunk_positions, how.chunk),
+                                     in_words(heads, problem.heads), in_words(violated_columns, columns)};
+}
+
+bool independent(const Case& input, const Contract& contract) {
+  return input.drawn() && find_recipe(input.recipe)->independent && find_gate_recipe(input.gates)->independent &&
+         !contract.truncates;
+}
+
+// The masked dense evaluation that a user would write: one chunk as wide as the sequence, every product with operands
+// in the input format and sums in fp32 (fp64 for fp64 inputs); a stream where the operator has no chunk form.
+std::optional<Kernel> plain_kernel(const Operator& op, const Problem& problem, const Contract& of) {
+  const Declaration& declaration = op.declaration();
+  Contract contract;
+  contract.input = contract.product = contract.intermediate = contract.state = contract.output = of.input;
+  contract.accumulate = contract.gate_sum = of.input == fp64 ? fp64 : fp32;
+  Evaluation how{Form::chunk, 1, static_cast<int>(declaration.algebras.size()) - 1};
+  while (how.chunk < problem.tokens) how.chunk *= 2;
+  const bool chunked = std::find(declaration.forms.begin(), declaration.forms.end(), Form::chunk) != declaration.forms.end();
+  if (!chunked) how.form = Form::stream;
+  return cpu_kernel(op, how, "plain", contract);
+}
+
+// The oracle for everybody who sees the same rounded inputs, of the longest length.
+struct SharedOracle {
+  Problem problem;  // rounded, all tokens
+  OracleResult result;
+  std::int64_t nanoseconds = 0;
+};
+
+SharedOracle evaluate_shared(const Operator& op, Problem problem, int threads) {
+  SharedOracle shared;
+  shared.problem = std::move(problem);
+  OracleRequest request;
+  request.rows = {0, shared.problem.tokens};
+  request.threads = threads;
+  const auto start = Clock::now();
+  shared.result = evaluate_oracle(op, shared.problem, request);
+  shared.nanoseconds = since(start);
+  return shared;
+}
+
+// Plain figures are the same for kernels of one input format and length: a little memory of the last ones.
+struct PlainCache {
+  std::map<std::pair<std::string, Index>, Matrix<double>> outputs;
+};
+
+Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, const SharedOracle& oracle, Index tokens,
+                     PlainCache& plain) {
+  const auto start = Clock::now();
+  Checked result;
+  result.kernel = &kernel, result.input = input, result.tokens = tokens;
+  if (result.input.tokens || tokens != oracle.problem.tokens) result.input.tokens = tokens;
+  result.oracle_method = oracle.result.method, result.oracle_bits = oracle.result.bits, result.oracle_ns = oracle.nanoseconds;
+  const Problem problem = tokens == oracle.problem.tokens ? oracle.problem : first_tokens(oracle.problem, tokens);
+  const auto finish = [&](Verdict verdict, std::string reason) {
+    result.verdict = verdict, result.reason = std::move(reason);
+    result.total_ns = since(start);
+    return result;
+  };
+  KernelResult run = kernel.run(problem);
+  result.kernel_ns = run.nanoseconds;
+  if (run.status == KernelStatus::unsupported) return finish(Verdict::not_run, run.message);
+  if (run.status == KernelStatus::failed) return finish(Verdict::fail, run.message);
+  const Tensor& o = run.outputs["o"];
+  const std::vector<Index> shape{problem.batch, tokens, problem.heads, problem.value_dim};
+  if (o.shape != shape || element_count(shape) != static_cast<Index>(o.data.size()))
+    return finish(Verdict::fail, "the output o has another shape than [B, T, H, dv] of the inputs");
+
+  const Rows rows(problem);
+  const OracleTensor& truth = oracle.result.tensors.at("o");
+  const Matrix<double> got = rows.gather(o.data, tokens);
+  const Expected expected{rows.gather(truth.value, oracle.problem.tokens), rows.gather(truth.low, oracle.problem.tokens),
+                          rows.gather(truth.radius, oracle.problem.tokens)};
+  const Matrix<double> magnitude = rows.gather(truth.magnitude, oracle.problem.tokens);
+  const ErrorModel model = model_of(kernel, op, problem, rows);
+  const Judging how{independent(input, kernel.contract), got.size()};
+  if (got.size() == 0) return finish(Verdict::pass, "no tokens, nothing to compare");
+  result.judgement = judge(got, expected, model, kernel.contract, how);
+  describe({got, expected.high, expected.low, model}, rows, problem, kernel.how, result);
+  result.stages = mean_shares(model);
+  std::vector<double> cancellation;
+  for (Index i = 0; i < got.size(); ++i)
+    if (const double value = std::abs(expected.high.data()[i]); value > 0 && std::isfinite(value))
+      cancellation.push_back(magnitude.data()[i] / value);
+  result.magnitude = quantiles_of(std::move(cancellation));
+
+  Matrix<double>& plain_o = plain.outputs[{std::string(kernel.contract.input.name), tokens}];
+  if (plain_o.size() == 0)
+    if (const auto evaluation = plain_kernel(op, problem, kernel.contract))
+      if (const KernelResult plainly = evaluation->run(problem); plainly.status == KernelStatus::ok)
+        plain_o = rows.gather(plainly.outputs.at("o").data, tokens);
+  if (plain_o.size() > 0) result.plain = judge(plain_o, expected, model, kernel.contract, how).grade;
+  return finish(result.judgement.verdict, result.judgement.reason);
+}
+
+const Operator& operator_of(const Kernel& kernel) { return operator_named(kernel.op, kernel.variant); }
+
+bool same_inputs(const Problem& a, const Problem& b) {
+  const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  if (a.fields.size() != b.fields.size() || to_text(a.options) != to_text(b.options)) return false;
+  for (const auto& [name, tensor] : a.fields) {
+    const Tensor* other = b.field(name);
+    if (!other || !std::equal(tensor.data.begin(), tensor.data.end(), other->data.begin(), other->data.end(), same)) return false;
+  }
+  return true;
+}
+
+// SUSPECT once more with fresh seeds.
+void ask_again(const Kernel& kernel, const Operator& op, Checked& result) {
+  if (result.verdict != Verdict::suspect || !result.input.drawn()) return;
+  std::string seeds;
+  for (const char* attempt : {"again/1", "again/2"}) {
+    Case fresh = result.input;
+    fresh.seed = Random(result.input.seed, attempt).bits();
+    const SharedOracle oracle =
+        evaluate_shared(op, round_inputs(kernel.contract, draw_problem(fresh, op.declaration())), 1);
+    PlainCache plain;
+    const Checked second = judge_kernel(kernel, op, fresh, oracle, *fresh.tokens, plain);
+    seeds += (seeds.empty() ? "" : " and ") + std::to_string(fresh.seed);
+    if (second.verdict != Verdict::suspect && second.verdict != Verdict::fail) continue;
+    result.verdict = Verdict::fail;
+    result.reason += second.verdict == Verdict::fail ? "; FAIL" : "; SUSPECT again";
+    result.reason += " with seed " + std::to_string(fresh.seed);
+    return;
+  }
+  result.reason += "; not again with seeds " + seeds;
+}
+
+// One rounded input, the kernels that see it, and where their results belong.
+struct Job {
+  const CheckSource* source;
+  const Operator* op;
+  Case input;
+  Problem rounded;
+  std::vector<Index> lengths;
+  std::vector<std::pair<const Kernel*, std::vector<Index>>> kernels;  // and an index of results for every length
+  double work() const {
+    return static_cast<double>(rounded.tokens * rounded.heads * rounded.batch) * static_cast<double>(3 + kernels.size());
+  }
+};
+
+std::vector<Job> plan(const std::vector<CheckSource>& sources, Index& total) {
+  std::vector<Job> jobs;
+  total = 0;
+  for (const CheckSource& source : sources) {
+    const Operator& op = operator_of(*source.kernels.at(0));
+    // Drawn inputs of different lengths have level scales of their own: every length is a job. A file is one.
+    std::vector<std::vector<Index>> groups;
+    if (source.input.drawn())
+      for (const Index length : source.lengths) groups.push_back({length});
+    else
+      groups.push_back(source.lengths);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      Case input = source.input;
+      if (input.drawn()) input.tokens = groups[g].back();
+      const Problem problem = source.input.drawn() ? draw_problem(input, op.declaration()) : source.problem;
+      const std::size_t first = jobs.size();
+      for (std::size_t k = 0; k < source.kernels.size(); ++k) {
+        Problem rounded = round_inputs(source.kernels[k]->contract, problem);
+        auto job = std::find_if(jobs.begin() + static_cast<std::ptrdiff_t>(first), jobs.end(),
+                                [&](const Job& j) { return same_inputs(j.rounded, rounded); });
+        if (job == jobs.end())
+          job = jobs.insert(jobs.end(), {&source, &op, input, std::move(rounded), groups[g], {}});
+        std::vector<Index> indices;
+        Index index = total + static_cast<Index>(k * source.lengths.size());
+        for (std::size_t before = 0; before < g; ++before) index += static_cast<Index>(groups[before].size());
+        for (std::size_t l = 0; l < groups[g].size(); ++l) indices.push_back(index++);
+        job->kernels.emplace_back(source.kernels[k], indices);
+      }
+    }
+    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
+  }
+  return jobs;
+}
+
+// Hands results over in order.
+class Sequencer {
+ public:
+  Sequencer(Index total, const CheckListener& listener) : results_(static_cast<std::size_t>(total)), listener_(listener) {}
+  void add(Index index, Checked result) {
+    const std::lock_guard lock(guard_);
+    results_[static_cast<std::size_t>(index)] = std::move(result);
+    ++done_;
+    if (listener_.progress) listener_.progress(done_, static_cast<Index>(results_.size()));
+    for (; next_ < results_.size() && results_[next_]; results_[next_++].reset()) listener_.result(*results_[next_]);
+  }
+
+ private:
+  std::mutex guard_;
+  std::vector<std::optional<Checked>> results_;
+  std::size_t next_ = 0;
+  Index done_ = 0;
+  const CheckListener& listener_;
+};
+
+void perform(const Job& job, int oracle_threads, Sequencer& sequencer) {
+  const SharedOracle oracle = evaluate_shared(*job.op, job.rounded, oracle_threads);
+  PlainCache plain;
+  for (const auto& [kernel, indices] : job.kernels)
+    for (std::size_t l = 0; l < job.lengths.size(); ++l) {
+      Checked result = judge_kernel(*kernel, *job.op, job.input, oracle, job.lengths[l], plain);
+      ask_again(*kernel, *job.op, result);
+      sequencer.add(indices[l], std::move(result));
+    }
+}
+
+}  // namespace
+
+void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Index total = 0;
+  std::vector<Job> jobs = plan(sources, total);
+  Sequencer sequencer(total, listener);
+  const int oracle_threads = jobs.empty() ? 1 : std::max(1, threads / static_cast<int>(jobs.size()));
+  for_each_parallel(static_cast<Index>(jobs.size()), threads,
+                    [&](Index i) { perform(jobs[static_cast<std::size_t>(i)], oracle_threads, sequencer); });
+}
+
+Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem) {
+  const Operator& op = operator_of(kernel);
+  const SharedOracle oracle = evaluate_shared(op, round_inputs(kernel.contract, problem), 0);
+  PlainCache plain;
+  Checked result = judge_kernel(kernel, op, input, oracle, problem.tokens, plain);
+  ask_again(kernel, op, result);
+  return result;
+}
+
+Problem first_tokens(const Problem& problem, Index tokens) {
+  if (tokens == problem.tokens) return problem;
+  if (tokens > problem.tokens) throw BadInput("T=" + std::to_string(tokens) + ": expected at most the " +
+                                              std::to_string(problem.tokens) + " tokens of the input");
+  if (!problem.cu_seqlens.empty()) throw BadInput("T=" + std::to_string(tokens) + ": a packed input is checked as a whole");
+  Problem cut = problem;
+  cut.tokens = tokens;
+  for (auto& [name, tensor] : cut.fields) {
+    if (name == "decay" || name == "cu_seqlens" || name.starts_with("initial_state.")) continue;
+    const Index inner = element_count({tensor.shape.begin() + 2, tensor.shape.end()});
+    std::vector<double> kept;
+    for (Index b = 0; b < problem.batch; ++b) {
+      const auto from = tensor.data.begin() + b * problem.tokens * inner;
+      kept.insert(kept.end(), from, from + tokens * inner);
+    }
+    tensor.data = std::move(kept);
+    tensor.shape[1] = tokens;
+  }
+  return cut;
+}
+
+Problem problem_of(const Case& input, const Declaration& declaration) {
+  if (input.drawn()) return draw_problem(input, declaration);
+  Problem problem = load_problem(SafetensorsFile(input.input), declaration, input.options);
+  if (input.unit_keys) {
+    normalise_rows(problem.fields.at("q"));
+    normalise_rows(problem.fields.at("k"));
+  }
+  return first_tokens(problem, input.tokens.value_or(problem.tokens));
+}
+
+std::string replay_line(const Kernel& kernel, const Case& input) {
+  return "attest check --kernel " + kernel.name + " --case '" + to_text(input) + "'";
+}
+
+}  // namespace attest
