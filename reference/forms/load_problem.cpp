@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "reference/forms/operator.hpp"
+#include "reference/forms/batch.hpp"
 
 namespace attest {
 namespace {
@@ -186,7 +186,7 @@ class Builder {
       const Index columns = moment.value_columns ? problem_.value_dim : d;
       const char* meaning = declaration_.level_scales ? "[N, H, L, d, dv]" : moment.value_columns ? "[N, H, d, dv]" : "[N, H, d, d]";
       std::vector<Index> shape{n, h};
-      if (declaration_.level_scales) shape.push_back(state_levels(prefix + moment.name));
+      if (declaration_.level_scales) shape.push_back(partial ? final_levels(problem_, declaration_) : state_levels(prefix + moment.name));
       shape.push_back(d);
       if (problem_.options.normalize && moment.value_columns && !moment.normaliser.empty())
         take_moment(prefix + moment.normaliser, shape, declaration_.level_scales ? "[N, H, L, d]" : "[N, H, d]", partial);
