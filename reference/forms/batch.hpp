@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reference/forms/operator.hpp"
+#include "reference/numeric/approximate.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/problem.hpp"
 
@@ -47,7 +48,10 @@ template <class S>
 S linear_gate(const S& log_gate, double given) {
   using std::exp;
   if (std::isinf(given)) return S(0);
-  if constexpr (has_exponential<S>) return exp(log_gate);
+  const Magnitude magnitude(std::exp(given));  // a Magnitude itself forgot the sign of g
+  if constexpr (std::is_same_v<S, Magnitude>) return magnitude;
+  else if constexpr (std::is_same_v<S, Var<Magnitude>>) return S::make(magnitude, log_gate, magnitude, S(), Magnitude());
+  else if constexpr (has_exponential<S>) return exp(log_gate);
   else throw BadInput("field \"g\": its exponential is not a rational number, expected the linear gate in \"alpha\"");
 }
 
@@ -70,6 +74,10 @@ struct ReadExact {
   template <class S>
   S read(const std::string&, const Tensor& tensor, Index flat) {
     return scalar_of<S>(tensor.data[static_cast<std::size_t>(flat)]);
+  }
+  template <class S>
+  S decay(Index, const Rational& option) {
+    return scalar_of<S>(option);
   }
 };
 
@@ -150,7 +158,7 @@ Head<S> head_of(const Problem& problem, const Declaration& declaration, const Sl
   if (declaration.level_scales) head.level_scales = read_rows<S>(problem, slot, "level_scales", reader);
   if (const Tensor* decay = declaration.decay ? problem.field("decay") : nullptr)
     head.decay = reader.template read<S>("decay", *decay, slot.head);
-  else if (problem.options.decay) head.decay = scalar_of<S>(*problem.options.decay);
+  else if (problem.options.decay) head.decay = reader.template decay<S>(slot.head, *problem.options.decay);
   head.ridge = scalar_of<S>(problem.options.ridge);
   head.initial = read_state<S>(problem, declaration, slot, reader);
   return head;
