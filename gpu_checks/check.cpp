@@ -303,9 +303,6 @@ struct Job {
   Problem rounded;
   std::vector<Index> lengths;
   std::vector<std::pair<const Kernel*, std::vector<Index>>> kernels;  // and an index of results for every length
-  double work() const {
-    return static_cast<double>(rounded.tokens * rounded.heads * rounded.batch) * static_cast<double>(3 + kernels.size());
-  }
 };
 
 std::vector<Job> plan(const std::vector<CheckSource>& sources, Index& total) {

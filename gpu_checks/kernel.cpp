@@ -80,6 +80,11 @@ Problem round_inputs(const Contract& contract, Problem problem) {
     else
       round_field(contract.gate_sum, tensor);
   }
+  const auto rounded = [&](const Rational& x) { return rational_from(round_to(contract.gate_sum, nearest_double(x))); };
+  Options& options = problem.options;
+  options.epsilon = rounded(options.epsilon), options.ridge = rounded(options.ridge);
+  if (options.scale) options.scale = rounded(*options.scale);
+  if (options.decay) options.decay = rounded(*options.decay);
   return problem;
 }
 

@@ -2,7 +2,7 @@
 // Names are made of parts that a glob can pick: "cpu.hla2.chunk64.direct.bf16". The forms and contracts are the
 // author's claims (DESIGN "A kernel under test", reference/tensor/contract.hpp); nothing here says what to expect.
 // Before a kernel and the oracle see them, q, k, v are rounded to the contract's input format, states to its state
-// format, and g, alpha, beta, level_scales and decay to its gate_sum format.
+// format, and g, alpha, beta, level_scales, decay and the options to its gate_sum format.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "reference/cases/recipe.hpp"
+#include "reference/forms/load_problem.hpp"
 #include "reference/tensor/bad_input.hpp"
 
 namespace attest {
@@ -162,6 +163,16 @@ void validate(const Case& c, std::string_view where, const std::vector<std::stri
     refuse(where, "packed", "B=1 and boundaries that end at T=" + std::to_string(*c.tokens));
 }
 
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> list;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    list.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return list;
+}
+
 int levels_for(Index tokens) { return std::bit_width(static_cast<std::uint64_t>(std::max<Index>(tokens - 1, 0))) + 1; }
 
 }  // namespace
@@ -230,6 +241,7 @@ std::string to_text(const Case& c) {
 bool needs_unit_keys(const Declaration& declaration) { return declaration.beta; }
 
 Problem draw_problem(const Case& c, const Declaration& declaration) {
+  parse_options(declaration, words(to_text(c.options)));  // refuses what the operator does not take
   const RecipeInfo& recipe = *find_recipe(c.recipe);
   const RecipeInfo& gates = *find_gate_recipe(c.gates);
   Problem problem;

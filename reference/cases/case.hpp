@@ -37,7 +37,8 @@ std::string to_text(const Case& c);
 // "T=64,d=16,dv=16,H=2,B=1" (also Hq, Hk, Hv, recipe, gates ...) over the defaults of `c`: the keys of a case line.
 void set_from_list(Case& c, std::string_view list, std::string_view where);
 
-// The problem of a case with drawn inputs: the fields that the operator takes, as doubles, not yet rounded.
+// The problem of a case with drawn inputs: the fields that the operator takes, as doubles, not yet rounded; the keys of
+// the delta rules are unit vectors. BadInput for an option that the operator does not take.
 Problem draw_problem(const Case& c, const Declaration& declaration);
 
 // Whether an operator judges drawn keys as unit vectors by itself: the delta rules, bounded only for beta |k|^2 < 2.

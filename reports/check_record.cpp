@@ -1,0 +1,51 @@
+#include "reports/check_record.hpp"
+
+namespace attest {
+
+namespace {
+
+WorstElement to_record(const CheckedElement& element, const std::string& replay) {
+  return {"o", {element.batch, element.token, element.head, element.column}, element.expected, element.got,
+          element.bound, element.ratio, replay};
+}
+
+Check value_check(const Checked& checked, const std::string& replay) {
+  Check check;
+  check.name = "value", check.verdict = checked.verdict, check.rule = Rule::bound, check.reason = checked.reason;
+  check.compared = checked.judgement.compared, check.violations = checked.judgement.violations;
+  if (!checked.worst.empty()) check.worst = to_record(checked.worst.front(), replay);
+  check.replay = replay;
+  return check;
+}
+
+}  // namespace
+
+CaseRecord to_record(const Checked& checked) {
+  const Kernel& kernel = *checked.kernel;
+  const std::string replay = replay_line(kernel, checked.input);
+  CaseRecord record;
+  record.case_line = to_text(checked.input);
+  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract), ""};
+  record.verdict = checked.verdict, record.reason = checked.reason;
+  record.tokens = checked.tokens;
+  if (!checked.oracle_method.empty())
+    record.oracle = Oracle{checked.oracle_method, checked.oracle_bits, checked.judgement.radius_over_bound};
+  record.time = Times{checked.kernel_ns, checked.oracle_ns, checked.total_ns};
+  if (checked.verdict == Verdict::not_run) return record;
+  record.checks = {value_check(checked, replay)};
+  if (checked.judgement.compared == 0) return record;
+  const Grade& grade = checked.judgement.grade;
+  TensorError& error = record.error["o"];
+  error.ratio = grade.ratio, error.ulp = grade.ulp, error.power = grade.power;
+  for (const PositionError& p : checked.positions) record.curve.push_back({"o", p.position, p.ratio, p.error, p.bound});
+  record.magnitude = checked.magnitude;
+  for (const CheckedElement& element : checked.worst) record.worst.push_back(to_record(element, replay));
+  if (checked.plain) record.plain["o"] = {checked.plain->ratio, checked.plain->ulp};
+  record.stages = checked.stages;
+  if (checked.whereabouts)
+    record.locate = Locate{checked.whereabouts->tokens, checked.whereabouts->chunk_position, checked.whereabouts->heads, "",
+                           checked.whereabouts->columns};
+  return record;
+}
+
+}  // namespace attest
