@@ -184,7 +184,6 @@ class Journal {
   void add(const Checked& checked) {
     CaseRecord record = to_record(checked);
     counts_.count(record.verdict);
-    ++counts_.cases;
     std::string line = fmt::format("{:<9}  {:<40}  T={:<6}", verdict_words(record.verdict), record.kernel.name, checked.tokens);
     if (const auto error = record.error.find("o"); error != record.error.end())
       line += fmt::format("  error/bound {:<8}  power {:<5}", digits(error->second.ratio.max), percent(error->second.power));
@@ -223,7 +222,7 @@ class Journal {
       const std::string title = operator_title(record.kernel);
       if (!by_operator.contains(title)) order.push_back(title);
       End& counts = by_operator[title];
-      counts.count(record.verdict), ++counts.cases;
+      counts.count(record.verdict);
     }
     std::cout << fmt::format("\n{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", "operator", "cases", "pass", "fail", "suspect", "undecided", "not run");
     const auto row = [](const std::string& title, const End& c) {

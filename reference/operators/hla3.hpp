@@ -243,7 +243,8 @@ struct Hla3Printed : Hla3Base {
     const S& gamma = head.decay;
     return {gamma * a.SK + outer(k, k), gamma * a.SQ + outer(q, q), gamma * a.P + kv,
             gamma * a.G + outer(k, product(product(k, a.SQ), a.P)) +
-                product(Matrix<S>(product(a.SK, q.transpose())), product(q, a.P)) + product(product(a.SK, a.SQ), kv)};
+                product(Matrix<S>(product(a.SK, q.transpose())), product(q, a.P)) +
+                product(Matrix<S>(product(a.SK, product(a.SQ, k.transpose()))), v)};
   }
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
