@@ -14,15 +14,15 @@ namespace {
 
 constexpr Index kRowBlock = 32;   // rows that share a packed tile of keys and values
 constexpr Index kTokenTile = 64;  // keys per tile; a multiple of kRowBlock and of kTileAlign
-constexpr double kFloor = 0x1p-966;
+constexpr double kFloor = 0x1p-950;
 constexpr double kU2 = 0x1p-106;
 constexpr double kPairProduct = 7 * kU2;
 constexpr double kUp = 1 + 0x1p-30;  // covers the rounding of the few operations that combine error bounds
 
 // The lemmas of certified.md, in their order.
-double sum_error(Index terms) {
-  const double n = static_cast<double>(terms);
-  return (n + 6) * (n + 4) * kU2 * kUp;
+double sum_error(Index depth, Index tiles) {
+  const double k = static_cast<double>(depth), j = static_cast<double>(tiles);
+  return (24 * (k + 4) * (k + 4) + (j + 2) * (j + 24 * k + 4)) * kU2 * kUp;
 }
 double product_error(double a, double b, double local) {
   return (a + b + a * b + local * (1 + a) * (1 + b)) * kUp;
@@ -49,22 +49,24 @@ struct Block {
   void clear() { std::fill(storage.begin(), storage.end(), 0.0); }
 };
 
-// (count, columns) from row `first`, transposed or not, into a zero-padded block.
+// (count, columns) of the operand from row `first` on, transposed or not, into a zero-padded block.
 template <bool Transposed>
 void pack(const CertifiedOperand& from, Index first, Index count, Block& block) {
   const Tile to = block.tile();
-  const auto move = [&](const double* source, double* target) {
+  const auto target = [&](Index s, Index c) { return Transposed ? c * to.stride + s : s * to.stride + c; };
+  const auto move = [&](const double* source, double* into) {
     for (Index s = 0; s < count; ++s)
-      for (Index c = 0; c < from.columns; ++c)
-        target[Transposed ? c * to.stride + s : s * to.stride + c] = source[(first + s) * from.columns + c];
-    if constexpr (Transposed)
-      for (Index c = 0; c < from.columns; ++c)
-        for (Index s = count; s < to.stride; ++s) target[c * to.stride + s] = 0;
+      for (Index c = 0; c < from.columns; ++c) into[target(s, c)] = source[(first + s) * from.columns + c];
+    for (Index s = count; Transposed && s < to.stride; ++s)
+      for (Index c = 0; c < from.columns; ++c) into[target(s, c)] = 0;
   };
   move(from.high, to.high);
-  if (!from.low) return;
-  move(from.low, to.low);
-  move(from.magnitude, to.magnitude);
+  if (from.low) {
+    move(from.low, to.low);
+    move(from.magnitude, to.magnitude);
+  } else {
+    for (Index i = 0; i < block.size; ++i) to.magnitude[i] = std::fabs(to.high[i]);
+  }
 }
 
 // w_ts of one row at a time: powers of the decay, or gate products carried from row to row, and level scales.
@@ -139,21 +141,20 @@ double masked_linear_rows(const CertifiedOperand& q, const CertifiedOperand& k, 
                           Index first, Index last, Index origin, CertifiedTable& output) {
   RowWeights row_weights(weights, tokens, first, kernels);
   const Index columns = round_up(v.columns, kTileAlign);
-  Block keys(q.columns, kTokenTile), values(kTokenTile, columns);
+  Block queries(kRowBlock, q.columns), keys(q.columns, kTokenTile), values(kTokenTile, columns);
   Block scores(kRowBlock, kTokenTile), sums(kRowBlock, columns);
   for (Index row = first; row < last;) {
     const Index stop = std::min(last, row / kRowBlock * kRowBlock + kRowBlock), rows = stop - row;
     sums.clear();
+    pack<false>(q, row, rows, queries);
     for (Index s = 0; s < stop; s += kTokenTile) {
       const Index count = std::min(kTokenTile, stop - s);
       pack<true>(k, s, count, keys);
       pack<false>(v, s, count, values);
       scores.clear();
-      const Index offset = row * q.columns;
-      const ConstTile queries{q.high + offset, q.low ? q.low + offset : nullptr,
-                              q.magnitude ? q.magnitude + offset : nullptr, q.columns};
       const Tile score = scores.tile(), sum = sums.tile();
-      kernels.multiply(queries, keys.view(k.low), score, rows, round_up(count, kTileAlign), q.columns);
+      kernels.multiply(queries.view(q.low), keys.view(k.low), score, rows, round_up(count, kTileAlign),
+                       q.columns);
       for (Index r = 0; r < rows; ++r) {
         const Index i = r * kTokenTile;
         kernels.normalise(score.high + i, score.low + i, score.magnitude + i, kTokenTile,
@@ -183,9 +184,9 @@ double masked_linear_rows(const CertifiedOperand& q, const CertifiedOperand& k, 
     }
     row = stop;
   }
-  const double score_error = product_error(q.error, k.error, sum_error(q.columns));
+  const double score_error = product_error(q.error, k.error, sum_error(q.columns, 1));
   const double weighted = product_error(score_error, row_weights.error(), 0);
-  return product_error(weighted, v.error, sum_error(tokens));
+  return product_error(weighted, v.error, sum_error(kTokenTile, (tokens + kTokenTile - 1) / kTokenTile));
 }
 
 void check_unit(double high, double low, double error, const std::string& what) {

@@ -12,7 +12,7 @@ using Index = std::int64_t;
 
 inline constexpr Index kTileAlign = 16;
 
-// low == nullptr: the entries are plain doubles and magnitude is not read.
+// low == nullptr: the entries are plain doubles, magnitude their absolute values.
 struct ConstTile {
   const double *high, *low, *magnitude;
   Index stride;

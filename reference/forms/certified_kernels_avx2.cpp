@@ -15,15 +15,16 @@ namespace attest {
 namespace {
 
 using Pack = __m256d;
+using Bits = __m256i;
 constexpr Index kPack = 4;
-constexpr int kPacks = 1;
+constexpr int kRows = 2, kPacks = 2;
 
 inline Pack load(const double* p) { return _mm256_loadu_pd(p); }
 inline void store(double* p, Pack x) { _mm256_storeu_pd(p, x); }
 inline Pack broadcast(double x) { return _mm256_set1_pd(x); }
 inline Pack absolute(Pack x) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), x); }
 inline Pack multiply_add(Pack a, Pack b, Pack c) { return _mm256_fmadd_pd(a, b, c); }
-inline Pack two_product_error(Pack a, Pack b, Pack product) { return _mm256_fmsub_pd(a, b, product); }
+inline Pack product_minus(Pack a, Pack b, Pack h) { return _mm256_fmsub_pd(a, b, h); }
 
 #include "reference/forms/certified_kernels_body.hpp"
 

@@ -15,15 +15,16 @@ namespace attest {
 namespace {
 
 using Pack = __m512d;
+using Bits = __m512i;
 constexpr Index kPack = 8;
-constexpr int kPacks = 2;
+constexpr int kRows = 4, kPacks = 2;
 
 inline Pack load(const double* p) { return _mm512_loadu_pd(p); }
 inline void store(double* p, Pack x) { _mm512_storeu_pd(p, x); }
 inline Pack broadcast(double x) { return _mm512_set1_pd(x); }
 inline Pack absolute(Pack x) { return _mm512_abs_pd(x); }
 inline Pack multiply_add(Pack a, Pack b, Pack c) { return _mm512_fmadd_pd(a, b, c); }
-inline Pack two_product_error(Pack a, Pack b, Pack product) { return _mm512_fmsub_pd(a, b, product); }
+inline Pack product_minus(Pack a, Pack b, Pack h) { return _mm512_fmsub_pd(a, b, h); }
 
 #include "reference/forms/certified_kernels_body.hpp"
 

@@ -7,8 +7,9 @@ namespace attest {
 namespace {
 
 typedef double Pack __attribute__((vector_size(16)));
+typedef long long Bits __attribute__((vector_size(16)));
 constexpr Index kPack = 2;
-constexpr int kPacks = 1;
+constexpr int kRows = 1, kPacks = 2;
 
 inline Pack load(const double* p) { return Pack{p[0], p[1]}; }
 inline void store(double* p, Pack x) { p[0] = x[0], p[1] = x[1]; }
@@ -21,10 +22,12 @@ inline Pack upper_half(Pack a) {
   return scaled - (scaled - a);
 }
 
-inline Pack two_product_error(Pack a, Pack b, Pack product) {
+inline Pack product_minus(Pack a, Pack b, Pack h) {
+  const Pack product = a * b;
   const Pack a_high = upper_half(a), b_high = upper_half(b);
   const Pack a_low = a - a_high, b_low = b - b_high;
-  return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
+  const Pack error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
+  return (product - h) + error;
 }
 
 #include "reference/forms/certified_kernels_body.hpp"

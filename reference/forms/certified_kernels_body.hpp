@@ -1,66 +1,67 @@
 // The loops behind certified_kernels.hpp, written once over a pack of doubles. Each certified_kernels_*.cpp
-// defines `Pack` (a GCC vector of doubles), `kPack`, and load, store, broadcast, absolute, two_product_error
-// (the exact error of a product) and multiply_add (fused or not: the proof in certified.md allows both), then
+// defines `Pack` (a GCC vector of kPack doubles), `Bits` (the same of 64-bit integers), the block kRows x
+// kPacks that fits its registers, and load, store, broadcast, absolute, multiply_add (fused or not:
+// certified.md allows both) and product_minus(x, y, h) = x y - h with one rounding, h near x y; then it
 // includes this file. Nothing here calls into the standard library: a function shared between instruction
 // sets would be a trap.
 #ifdef __FAST_MATH__
 #error "the certified oracle needs strict floating point"
 #endif
 
+// 12 * 2^e with 2^e <= x + 2^-1000 < 2^(e+1): the anchor at which sums bounded by 2 x are cut into multiples
+// of one ulp.
+inline Pack anchor(Pack x) {
+  const Bits exponent = Bits{} + 0x7ff0000000000000;
+  return (Pack)((Bits)(x + broadcast(0x1p-1000)) & exponent) * broadcast(12);
+}
+
+// First the sum of magnitudes, which bounds every partial sum; then, anchored there, each product x y is cut
+// exactly into a multiple of the anchor's ulp, summed without any rounding, and a small rest.
 template <bool LeftPair, bool RightPair, int Rows, int Packs>
 inline void multiply_block(const ConstTile& left, const ConstTile& right, const Tile& out, Index row,
                            Index column, Index depth) {
-  Pack high[Rows][Packs], low[Rows][Packs], magnitude[Rows][Packs];
-  for (int r = 0; r < Rows; ++r)
-    for (int p = 0; p < Packs; ++p) {
-      const Index at = (row + r) * out.stride + column + p * kPack;
-      high[r][p] = load(out.high + at);
-      low[r][p] = load(out.low + at);
-      magnitude[r][p] = load(out.magnitude + at);
+  Pack magnitude[Rows][Packs] = {}, sum[Rows][Packs], rest[Rows][Packs] = {};
+  for (Index k = 0; k < depth; ++k) {
+    const double* y = right.magnitude + k * right.stride + column;
+    for (int r = 0; r < Rows; ++r) {
+      const Pack x = broadcast(left.magnitude[(row + r) * left.stride + k]);
+      for (int p = 0; p < Packs; ++p) magnitude[r][p] = multiply_add(x, load(y + p * kPack), magnitude[r][p]);
     }
+  }
+  for (int r = 0; r < Rows; ++r)
+    for (int p = 0; p < Packs; ++p) sum[r][p] = anchor(magnitude[r][p]);
   for (Index k = 0; k < depth; ++k) {
     const Index right_at = k * right.stride + column;
-    Pack y[Packs], y_low[Packs], y_magnitude[Packs];
+    Pack y[Packs], y_low[Packs];
     for (int p = 0; p < Packs; ++p) {
       y[p] = load(right.high + right_at + p * kPack);
-      if constexpr (RightPair) {
-        y_low[p] = load(right.low + right_at + p * kPack);
-        y_magnitude[p] = load(right.magnitude + right_at + p * kPack);
-      } else {
-        y_magnitude[p] = absolute(y[p]);
-      }
+      if constexpr (RightPair) y_low[p] = load(right.low + right_at + p * kPack);
     }
     for (int r = 0; r < Rows; ++r) {
       const Index left_at = (row + r) * left.stride + k;
       const Pack x = broadcast(left.high[left_at]);
-      Pack x_low, x_magnitude;
-      if constexpr (LeftPair) {
-        x_low = broadcast(left.low[left_at]);
-        x_magnitude = broadcast(left.magnitude[left_at]);
-      } else {
-        x_magnitude = absolute(x);
-      }
+      Pack x_low;
+      if constexpr (LeftPair) x_low = broadcast(left.low[left_at]);
       for (int p = 0; p < Packs; ++p) {
-        const Pack product = x * y[p];
-        const Pack error = two_product_error(x, y[p], product);
-        const Pack sum = high[r][p] + product;  // two_sum
-        const Pack product_seen = sum - high[r][p];
-        const Pack rest = (high[r][p] - (sum - product_seen)) + (product - product_seen);
-        high[r][p] = sum;
-        Pack tail = rest + error;
+        const Pack next = multiply_add(x, y[p], sum[r][p]);
+        Pack tail = product_minus(x, y[p], next - sum[r][p]);
+        sum[r][p] = next;
         if constexpr (LeftPair) tail = multiply_add(x_low, y[p], tail);
         if constexpr (RightPair) tail = multiply_add(x, y_low[p], tail);
-        low[r][p] += tail;
-        magnitude[r][p] = multiply_add(x_magnitude, y_magnitude[p], magnitude[r][p]);
+        rest[r][p] += tail;
       }
     }
   }
   for (int r = 0; r < Rows; ++r)
     for (int p = 0; p < Packs; ++p) {
       const Index at = (row + r) * out.stride + column + p * kPack;
-      store(out.high + at, high[r][p]);
-      store(out.low + at, low[r][p]);
-      store(out.magnitude + at, magnitude[r][p]);
+      const Pack high = load(out.high + at), term = sum[r][p] - anchor(magnitude[r][p]);
+      const Pack total = high + term;  // two_sum
+      const Pack term_seen = total - high;
+      const Pack lost = (high - (total - term_seen)) + (term - term_seen);
+      store(out.high + at, total);
+      store(out.low + at, load(out.low + at) + (lost + rest[r][p]));
+      store(out.magnitude + at, load(out.magnitude + at) + magnitude[r][p]);
     }
 }
 
@@ -68,9 +69,9 @@ template <bool LeftPair, bool RightPair>
 inline void multiply_pairs(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows,
                            Index columns, Index depth) {
   Index row = 0;
-  for (; row + 2 <= rows; row += 2)
+  for (; row + kRows <= rows; row += kRows)
     for (Index column = 0; column < columns; column += kPacks * kPack)
-      multiply_block<LeftPair, RightPair, 2, kPacks>(left, right, out, row, column, depth);
+      multiply_block<LeftPair, RightPair, kRows, kPacks>(left, right, out, row, column, depth);
   for (; row < rows; ++row)
     for (Index column = 0; column < columns; column += 2 * kPack)
       multiply_block<LeftPair, RightPair, 1, 2>(left, right, out, row, column, depth);
@@ -100,7 +101,7 @@ inline void multiply_pair(double* high, double* low, Pack x, Pack x_low) {
   const Pack y = load(high), y_low = load(low);
   const Pack product = x * y;
   const Pack cross = multiply_add(x, y_low, x_low * y);
-  const Pack tail = two_product_error(x, y, product) + cross;
+  const Pack tail = product_minus(x, y, product) + cross;
   const Pack sum = product + tail;
   store(high, sum);
   store(low, tail - (sum - product));
