@@ -10,8 +10,8 @@
 //   Lin_g(Q, K, K)
 //
 // Direct sums only, O(n^2 (d + dv)), one head, no state, no chunk algebra, no division by a gate. Every value
-// comes with a radius that certified.md proves. Where an intermediate overflows the radius is infinite: not
-// certified.
+// comes with a radius, proved in tests/forms/certified.md. Where an intermediate overflows the radius is
+// infinite: not certified.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,18 @@
 // The loops behind certified_kernels.hpp, written once over a pack of doubles. Each certified_kernels_*.cpp
 // defines `Pack` (a GCC vector of kPack doubles), `Bits` (the same of 64-bit integers), the block kRows x
 // kPacks that fits its registers, and load, store, broadcast, absolute, multiply_add (fused or not:
-// certified.md allows both) and product_minus(x, y, h) = x y - h with one rounding, h near x y; then it
-// includes this file. Nothing here calls into the standard library: a function shared between instruction
-// sets would be a trap.
+// tests/forms/certified.md allows both) and product_minus(x, y, h) = x y - h with one rounding, h near x y;
+// then it includes this file. Nothing here calls into the standard library: a function shared between
+// instruction sets would be a trap.
 #ifdef __FAST_MATH__
 #error "the certified oracle needs strict floating point"
 #endif
 
-// 12 * 2^e with 2^e <= x + 2^-1000 < 2^(e+1): the anchor at which sums bounded by 2 x are cut into multiples
-// of one ulp.
+// 12 * 2^e with 2^e <= x < 2^(e+1), or 0 below 2^-1022: where sums bounded by 2 x are cut into multiples of
+// one ulp.
 inline Pack anchor(Pack x) {
   const Bits exponent = Bits{} + 0x7ff0000000000000;
-  return (Pack)((Bits)(x + broadcast(0x1p-1000)) & exponent) * broadcast(12);
+  return (Pack)((Bits)x & exponent) * broadcast(12);
 }
 
 // First the sum of magnitudes, which bounds every partial sum; then, anchored there, each product x y is cut

@@ -322,9 +322,34 @@ TEST(Certified, ADegradedCertificateIsCaught) {
   EXPECT_NE(broken_certificate(too_small, exact, mass), "");
 
   Problem other = problem;
-  other.k[0] += 0x1p-70;  // a wrong input, in the last bits that double-double holds
   other.k[0] = std::nextafter(other.k[0], 2);
   EXPECT_NE(broken_certificate(certified_hla2(other.input()), exact, mass), "");
+}
+
+// The fastest kernels, but the left operand's low words are forgotten.
+void multiply_without_low(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows,
+                          Index columns, Index depth) {
+  certified_kernels()[0]->multiply({left.high, nullptr, left.magnitude, left.stride}, right, out, rows,
+                                   columns, depth);
+}
+
+TEST(Certified, KernelsThatDropALowWordAreCaught) {
+  const Problem problem(20, 4, 3, Recipe::full, 11);
+  CertifiedKernels broken = *certified_kernels()[0];
+  broken.multiply = multiply_without_low;
+  CertifiedOptions options;
+  options.kernels = &broken;
+  for (const Operator& op : kHigherOrder) {
+    const RationalMatrix exact = op.exact(Exact(problem, false)), mass = op.exact(Exact(problem, true));
+    EXPECT_NE(broken_certificate(op.certified(problem.input(), options), exact, mass), "") << op.name;
+  }
+}
+
+TEST(Certified, AGateKnownTooPoorlyIsNotCertified) {
+  const Problem problem = Problem(10, 2, 2, Recipe::full, 37).with_gates(1);
+  CertifiedInput input = problem.input();
+  input.weights.gate_error = 0.1;
+  for (const double radius : certified_linear(input).radius) EXPECT_TRUE(std::isinf(radius));
 }
 
 TEST(Certified, MagnitudeIsTheSumOfAbsoluteTermsToAPartIn2To32) {
@@ -423,16 +448,20 @@ TEST(Certified, TheErrorOfAGateIsInTheRadius) {
 }
 
 TEST(Certified, TheErrorOfADecayAndOfTheScaleIsInTheRadius) {
-  const Problem problem = Problem(20, 3, 2, Recipe::full, 29).with_decay(0.75).with_scale(0.5);
-  const Problem nearby =
-      Problem(20, 3, 2, Recipe::full, 29).with_decay(0.75 * (1 + 0x1p-50)).with_scale(0.5 * (1 - 0x1p-50));
-  for (const Operator& op : kHigherOrder) {
-    const RationalMatrix exact = op.exact(Exact(nearby, false)), mass = op.exact(Exact(nearby, true));
-    CertifiedInput input = problem.input();
-    EXPECT_NE(broken_certificate(op.certified(input, {}), exact, mass), "") << op.name;
-    input.weights.decay.error = input.scale.error = 0x1.8p-50;
-    EXPECT_EQ(broken_certificate(op.certified(input, {}), exact, mass), "") << op.name;
-  }
+  const auto problem = [](double decay, double scale) {
+    return Problem(20, 3, 2, Recipe::full, 29).with_decay(decay).with_scale(scale);
+  };
+  for (const Operator& op : kHigherOrder)
+    for (const bool of_decay : {true, false}) {
+      const Problem given = problem(0.75, 0.5);
+      const Problem nearby =
+          of_decay ? problem(0.75 * (1 + 0x1p-50), 0.5) : problem(0.75, 0.5 * (1 - 0x1p-50));
+      const RationalMatrix exact = op.exact(Exact(nearby, false)), mass = op.exact(Exact(nearby, true));
+      CertifiedInput input = given.input();
+      EXPECT_NE(broken_certificate(op.certified(input, {}), exact, mass), "") << op.name;
+      (of_decay ? input.weights.decay : input.scale).error = 0x1.8p-50;
+      EXPECT_EQ(broken_certificate(op.certified(input, {}), exact, mass), "") << op.name;
+    }
 }
 
 TEST(Certified, EmptyInputsGiveEmptyOutputs) {
