@@ -337,6 +337,8 @@ CertifiedTable certified_masked_linear(const CertifiedOperand& q, const Certifie
   return output;
 }
 
+// In each operator the last stage is named, so that the tables it reads are gone when the radius is written.
+
 CertifiedRows certified_linear(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, false);
   return c.finish(c.weighted(), 1);
@@ -344,29 +346,32 @@ CertifiedRows certified_linear(const CertifiedInput& input, const CertifiedOptio
 
 CertifiedRows certified_hla2(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, true);
-  return c.finish(c.outer(c.q(), c.inner(c.q(), c.k(), c.k()), c.v(), 2), 2);
+  CertifiedTable o = c.outer(c.q(), c.inner(c.q(), c.k(), c.k()), c.v(), 2);
+  return c.finish(std::move(o), 2);
 }
 
 CertifiedRows certified_ahla(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, true);
-  return c.finish(c.outer(c.q(), c.k(), c.inner(c.q(), c.k(), c.v()), 1), 2);
+  CertifiedTable o = c.outer(c.q(), c.k(), c.inner(c.q(), c.k(), c.v()), 1);
+  return c.finish(std::move(o), 2);
 }
 
 CertifiedRows certified_hla3(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, true);
-  const CertifiedTable keys = c.inner(c.q(), c.k(), c.k());
-  return c.finish(c.outer(c.q(), keys, c.inner(c.q(), c.k(), c.v()), 3), 3);
+  CertifiedTable o = c.outer(c.q(), c.inner(c.q(), c.k(), c.k()), c.inner(c.q(), c.k(), c.v()), 3);
+  return c.finish(std::move(o), 3);
 }
 
 CertifiedRows certified_hla2_unmasked(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, true);
-  return c.finish(c.outer(c.inner(c.q(), c.k(), c.k()), c.q(), c.v(), 1), 2);
+  CertifiedTable o = c.outer(c.inner(c.q(), c.k(), c.k()), c.q(), c.v(), 1);
+  return c.finish(std::move(o), 2);
 }
 
 CertifiedRows certified_hla3_unmasked(const CertifiedInput& input, const CertifiedOptions& options) {
   const Composition c(input, options, true);
-  const CertifiedTable reads = c.inner(c.inner(c.q(), c.k(), c.k()), c.q(), c.q());
-  return c.finish(c.outer(reads, c.k(), c.v(), 1), 3);
+  CertifiedTable o = c.outer(c.inner(c.inner(c.q(), c.k(), c.k()), c.q(), c.q()), c.k(), c.v(), 1);
+  return c.finish(std::move(o), 3);
 }
 
 }  // namespace attest
