@@ -12,8 +12,9 @@
 namespace attest {
 namespace {
 
-constexpr Index kRowBlock = 32;   // rows that share a packed tile of keys and values
-constexpr Index kTokenTile = 64;  // keys per tile; a multiple of kRowBlock and of kTileAlign
+constexpr Index kRowBlock = 64;   // rows whose scores are held at once
+constexpr Index kStrip = 128;     // rows that share a packed tile of keys and values; whole row blocks
+constexpr Index kTokenTile = 64;  // keys per tile; a multiple of kRowBlock, which is one of kTileAlign
 constexpr double kFloor = 0x1p-950;
 constexpr double kU2 = 0x1p-106;
 constexpr double kPairProduct = 9 * kU2;
@@ -36,30 +37,62 @@ double sum_inflation(Index terms) { return 1 + static_cast<double>(terms + 8) * 
 
 Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+struct alignas(64) CacheLine {
+  double values[8];
+};
+
+// Rows start on cache lines, an odd multiple of two lines apart, so that a column of packs spreads over the
+// cache.
 struct Block {
-  std::vector<double> storage;
+  std::vector<CacheLine> storage;
   Index size = 0, stride = 0;
 
-  Block(Index rows, Index columns)
-      : storage(static_cast<std::size_t>(3 * rows * columns)), size(rows * columns), stride(columns) {}
-  Tile tile() { return {storage.data(), storage.data() + size, storage.data() + 2 * size, stride}; }
+  Block(Index rows, Index columns) : stride(round_up(columns, 2 * kTileAlign) + kTileAlign) {
+    size = rows * stride;
+    storage.resize(static_cast<std::size_t>(3 * size / 8));
+  }
+  Tile tile() {
+    double* start = storage.data()->values;
+    return {start, start + size, start + 2 * size, stride};
+  }
   ConstTile view(bool pair) {
     const Tile t = tile();
     return {t.high, pair ? t.low : nullptr, t.magnitude, t.stride};
   }
-  void clear() { std::fill(storage.begin(), storage.end(), 0.0); }
+  void clear() { std::fill(storage.begin(), storage.end(), CacheLine{}); }
 };
+
+// (count, columns) at source, transposed in squares that fit the cache; zeros up to `filled` columns of the
+// target.
+void transpose(const double* source, Index count, Index columns, double* target, Index stride, Index filled) {
+  constexpr Index kSquare = 8;
+  for (Index s = 0; s < count; s += kSquare)
+    for (Index c = 0; c < columns; c += kSquare) {
+      const double* from = source + s * columns + c;
+      double* to = target + c * stride + s;
+      if (s + kSquare <= count && c + kSquare <= columns) {
+        for (Index j = 0; j < kSquare; ++j)
+          for (Index i = 0; i < kSquare; ++i) to[j * stride + i] = from[i * columns + j];
+      } else {
+        for (Index j = 0; j < std::min(kSquare, columns - c); ++j)
+          for (Index i = 0; i < std::min(kSquare, count - s); ++i) to[j * stride + i] = from[i * columns + j];
+      }
+    }
+  for (Index c = 0; c < columns; ++c)
+    std::fill(target + c * stride + count, target + c * stride + filled, 0.0);
+}
 
 // (count, columns) of the operand from row `first` on, transposed or not, into a zero-padded block.
 template <bool Transposed>
 void pack(const CertifiedOperand& from, Index first, Index count, Block& block) {
   const Tile to = block.tile();
-  const auto target = [&](Index s, Index c) { return Transposed ? c * to.stride + s : s * to.stride + c; };
-  const auto move = [&](const double* source, double* into) {
-    for (Index s = 0; s < count; ++s)
-      for (Index c = 0; c < from.columns; ++c) into[target(s, c)] = source[(first + s) * from.columns + c];
-    for (Index s = count; Transposed && s < to.stride; ++s)
-      for (Index c = 0; c < from.columns; ++c) into[target(s, c)] = 0;
+  const auto move = [&](const double* operand, double* target) {
+    const double* source = operand + first * from.columns;
+    if constexpr (Transposed)
+      transpose(source, count, from.columns, target, to.stride, round_up(count, kTileAlign));
+    else
+      for (Index s = 0; s < count; ++s)
+        std::copy_n(source + s * from.columns, from.columns, target + s * to.stride);
   };
   move(from.high, to.high);
   if (from.low) {
@@ -68,6 +101,16 @@ void pack(const CertifiedOperand& from, Index first, Index count, Block& block) 
   } else {
     for (Index i = 0; i < block.size; ++i) to.magnitude[i] = std::fabs(to.high[i]);
   }
+}
+
+Tile rows_from(const Tile& tile, Index row) {
+  const Index i = row * tile.stride;
+  return {tile.high + i, tile.low + i, tile.magnitude + i, tile.stride};
+}
+
+ConstTile rows_from(const ConstTile& tile, Index row) {
+  const Index i = row * tile.stride;
+  return {tile.high + i, tile.low ? tile.low + i : nullptr, tile.magnitude + i, tile.stride};
 }
 
 // w_ts of one row at a time: powers of the decay, or gate products carried from row to row, and level scales.
@@ -142,48 +185,51 @@ double masked_linear_rows(const CertifiedOperand& q, const CertifiedOperand& k, 
                           Index first, Index last, Index origin, CertifiedTable& output) {
   RowWeights row_weights(weights, tokens, first, kernels);
   const Index columns = round_up(v.columns, kTileAlign);
-  Block queries(kRowBlock, q.columns), keys(q.columns, kTokenTile), values(kTokenTile, columns);
-  Block scores(kRowBlock, kTokenTile), sums(kRowBlock, columns);
-  for (Index row = first; row < last;) {
-    const Index stop = std::min(last, row / kRowBlock * kRowBlock + kRowBlock), rows = stop - row;
+  Block queries(kStrip, q.columns), keys(q.columns, kTokenTile), values(kTokenTile, columns);
+  Block scores(kRowBlock, kTokenTile), sums(kStrip, columns);
+  const auto next = [&](Index row, Index step) { return std::min(last, row / step * step + step); };
+  // Scores of rows [row, stop) against the packed tokens [s, s + count), and what they add to the sums.
+  const auto visit = [&](Index top, Index row, Index stop, Index s, Index count) {
+    const ConstTile query = rows_from(queries.view(q.low), row - top);
+    const Tile score = scores.tile(), sum = rows_from(sums.tile(), row - top);
+    const Index rows = stop - row;
+    for (Index r = 0; r < rows;
+         r += kTileAlign) {  // strips: few scores of the future are computed, none is read
+      const Index wanted = round_up(std::min(count, row + r + kTileAlign - s), kTileAlign);
+      kernels.multiply(rows_from(query, r), keys.view(k.low), rows_from(score, r),
+                       std::min(kTileAlign, rows - r), wanted, q.columns, false);
+    }
+    for (Index r = 0; r < rows; ++r) {
+      const Tile line = rows_from(score, r);
+      kernels.normalise(line.high, line.low, line.magnitude, kTokenTile, sum_inflation(q.columns), kFloor);
+      if (row_weights.any()) row_weights.apply(row + r, s, line.high, line.low, line.magnitude);
+    }
+    if (s + kTokenTile <= row + 1)
+      return kernels.multiply(scores.view(true), values.view(v.low), sum, rows, columns, kTokenTile, true);
+    for (Index r = 0; r < rows; ++r)  // the diagonal: a row never touches a later token
+      kernels.multiply(rows_from(scores.view(true), r), values.view(v.low), rows_from(sum, r), 1, columns,
+                       std::min(kTokenTile, row + r + 1 - s), true);
+  };
+  for (Index top = first; top < last;) {
+    const Index bottom = next(top, kStrip);
     sums.clear();
-    pack<false>(q, row, rows, queries);
-    for (Index s = 0; s < stop; s += kTokenTile) {
-      const Index count = std::min(kTokenTile, stop - s);
+    pack<false>(q, top, bottom - top, queries);
+    for (Index s = 0; s < bottom; s += kTokenTile) {
+      const Index count = std::min(kTokenTile, bottom - s);
       pack<true>(k, s, count, keys);
       pack<false>(v, s, count, values);
-      scores.clear();
-      const Tile score = scores.tile(), sum = sums.tile();
-      kernels.multiply(queries.view(q.low), keys.view(k.low), score, rows, round_up(count, kTileAlign),
-                       q.columns);
-      for (Index r = 0; r < rows; ++r) {
-        const Index i = r * kTokenTile;
-        kernels.normalise(score.high + i, score.low + i, score.magnitude + i, kTokenTile,
-                          sum_inflation(q.columns), kFloor);
-        if (row_weights.any())
-          row_weights.apply(row + r, s, score.high + i, score.low + i, score.magnitude + i);
-      }
-      if (s + kTokenTile <= row + 1) {
-        kernels.multiply(scores.view(true), values.view(v.low), sum, rows, columns, kTokenTile);
-        continue;
-      }
-      for (Index r = 0; r < rows; ++r) {  // the diagonal: a row never touches a later token
-        const Index i = r * kTokenTile, o = r * columns;
-        kernels.multiply({score.high + i, score.low + i, score.magnitude + i, kTokenTile}, values.view(v.low),
-                         {sum.high + o, sum.low + o, sum.magnitude + o, columns}, 1, columns,
-                         std::min(kTokenTile, row + r + 1 - s));
-      }
+      for (Index row = top; row < bottom; row = next(row, kRowBlock))
+        if (s < next(row, kRowBlock)) visit(top, row, next(row, kRowBlock), s, count);
     }
-    const Tile sum = sums.tile();
-    for (Index r = 0; r < rows; ++r) {
-      const Index i = r * columns;
-      kernels.normalise(sum.high + i, sum.low + i, sum.magnitude + i, columns, sum_inflation(tokens), kFloor);
-      const Index to = (row + r - origin) * v.columns;
-      std::copy_n(sum.high + i, v.columns, output.high.data() + to);
-      std::copy_n(sum.low + i, v.columns, output.low.data() + to);
-      std::copy_n(sum.magnitude + i, v.columns, output.magnitude.data() + to);
+    for (Index row = top; row < bottom; ++row) {
+      const Tile line = rows_from(sums.tile(), row - top);
+      kernels.normalise(line.high, line.low, line.magnitude, columns, sum_inflation(tokens), kFloor);
+      const Index to = (row - origin) * v.columns;
+      std::copy_n(line.high, v.columns, output.high.data() + to);
+      std::copy_n(line.low, v.columns, output.low.data() + to);
+      std::copy_n(line.magnitude, v.columns, output.magnitude.data() + to);
     }
-    row = stop;
+    top = bottom;
   }
   const double score_error = product_error(q.error, k.error, sum_error(q.columns, 1));
   const double weighted = product_error(score_error, row_weights.error(), 0);

@@ -26,10 +26,11 @@ struct Tile {
 struct CertifiedKernels {
   const char* name;
 
-  // out(r, c) += sum over k < depth of left(r, k) * right(k, c), for r < rows and c < columns, as compensated
-  // sums: high + low is the running value (not normalised), magnitude gathers |left| |right|.
+  // out(r, c) (+)= sum over k < depth of left(r, k) * right(k, c), for r < rows and c < columns, as
+  // compensated sums: high + low is the running value (not normalised), magnitude gathers |left| |right|.
+  // Unless accumulate, out starts at zero.
   void (*multiply)(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows, Index columns,
-                   Index depth);
+                   Index depth, bool accumulate);
 
   // One row in place: normalise (high, low), then magnitude <- magnitude * inflate + floor.
   void (*normalise)(double* high, double* low, double* magnitude, Index count, double inflate, double floor);

@@ -19,7 +19,7 @@ inline Pack anchor(Pack x) {
 // exactly into a multiple of the anchor's ulp, summed without any rounding, and a small rest.
 template <bool LeftPair, bool RightPair, int Rows, int Packs>
 inline void multiply_block(const ConstTile& left, const ConstTile& right, const Tile& out, Index row,
-                           Index column, Index depth) {
+                           Index column, Index depth, bool accumulate) {
   Pack magnitude[Rows][Packs] = {}, sum[Rows][Packs], rest[Rows][Packs] = {};
   for (Index k = 0; k < depth; ++k) {
     const double* y = right.magnitude + k * right.stride + column;
@@ -55,34 +55,35 @@ inline void multiply_block(const ConstTile& left, const ConstTile& right, const 
   for (int r = 0; r < Rows; ++r)
     for (int p = 0; p < Packs; ++p) {
       const Index at = (row + r) * out.stride + column + p * kPack;
-      const Pack high = load(out.high + at), term = sum[r][p] - anchor(magnitude[r][p]);
+      const Pack high = accumulate ? load(out.high + at) : Pack{}, term = sum[r][p] - anchor(magnitude[r][p]);
       const Pack total = high + term;  // two_sum
       const Pack term_seen = total - high;
       const Pack lost = (high - (total - term_seen)) + (term - term_seen);
       store(out.high + at, total);
-      store(out.low + at, load(out.low + at) + (lost + rest[r][p]));
-      store(out.magnitude + at, load(out.magnitude + at) + magnitude[r][p]);
+      store(out.low + at, (accumulate ? load(out.low + at) : Pack{}) + (lost + rest[r][p]));
+      store(out.magnitude + at, (accumulate ? load(out.magnitude + at) : Pack{}) + magnitude[r][p]);
     }
 }
 
 template <bool LeftPair, bool RightPair>
 inline void multiply_pairs(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows,
-                           Index columns, Index depth) {
+                           Index columns, Index depth, bool accumulate) {
   Index row = 0;
   for (; row + kRows <= rows; row += kRows)
     for (Index column = 0; column < columns; column += kPacks * kPack)
-      multiply_block<LeftPair, RightPair, kRows, kPacks>(left, right, out, row, column, depth);
+      multiply_block<LeftPair, RightPair, kRows, kPacks>(left, right, out, row, column, depth, accumulate);
   for (; row < rows; ++row)
     for (Index column = 0; column < columns; column += 2 * kPack)
-      multiply_block<LeftPair, RightPair, 1, 2>(left, right, out, row, column, depth);
+      multiply_block<LeftPair, RightPair, 1, 2>(left, right, out, row, column, depth, accumulate);
 }
 
 void multiply(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows, Index columns,
-              Index depth) {
-  if (left.low && right.low) return multiply_pairs<true, true>(left, right, out, rows, columns, depth);
-  if (left.low) return multiply_pairs<true, false>(left, right, out, rows, columns, depth);
-  if (right.low) return multiply_pairs<false, true>(left, right, out, rows, columns, depth);
-  multiply_pairs<false, false>(left, right, out, rows, columns, depth);
+              Index depth, bool accumulate) {
+  if (left.low && right.low)
+    return multiply_pairs<true, true>(left, right, out, rows, columns, depth, accumulate);
+  if (left.low) return multiply_pairs<true, false>(left, right, out, rows, columns, depth, accumulate);
+  if (right.low) return multiply_pairs<false, true>(left, right, out, rows, columns, depth, accumulate);
+  multiply_pairs<false, false>(left, right, out, rows, columns, depth, accumulate);
 }
 
 void normalise(double* high, double* low, double* magnitude, Index count, double inflate, double floor) {

@@ -37,11 +37,22 @@ std::size_t heap_now = 0, heap_peak = 0;
   heap_peak = std::max(heap_peak, heap_now);
   return p;
 }
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  void* p = std::aligned_alloc(static_cast<std::size_t>(alignment), (size + 63) / 64 * 64);
+  if (!p) throw std::bad_alloc();
+  heap_now += malloc_usable_size(p);
+  heap_peak = std::max(heap_peak, heap_now);
+  return p;
+}
 [[gnu::noinline]] void operator delete(void* p) noexcept {
   if (p) heap_now -= malloc_usable_size(p);
   std::free(p);
 }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  operator delete(p);
+}
 
 namespace attest {
 namespace {
@@ -326,7 +337,9 @@ bool compare_with_peers(Index n) {
     rows.push_back({std::string("attest, double-double with radius, ") + (*kernels)->name, time, true});
     if (ours.high.empty()) ours = std::move(result);
   }
+  rows.push_back(flint_peer(data, ours, 64));
   rows.push_back(flint_peer(data, ours, 128));
+  rows.push_back(flint_peer(data, ours, 256));
   rows.push_back(flint_peer(data, ours, n));
   rows.push_back(arb_peer(data, ours));
   rows.push_back(mpfr_peer(data, ours));

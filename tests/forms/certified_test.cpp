@@ -328,9 +328,9 @@ TEST(Certified, ADegradedCertificateIsCaught) {
 
 // The fastest kernels, but the left operand's low words are forgotten.
 void multiply_without_low(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows,
-                          Index columns, Index depth) {
+                          Index columns, Index depth, bool accumulate) {
   certified_kernels()[0]->multiply({left.high, nullptr, left.magnitude, left.stride}, right, out, rows,
-                                   columns, depth);
+                                   columns, depth, accumulate);
 }
 
 TEST(Certified, KernelsThatDropALowWordAreCaught) {
