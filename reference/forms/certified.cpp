@@ -59,7 +59,6 @@ struct Block {
     const Tile t = tile();
     return {t.high, pair ? t.low : nullptr, t.magnitude, t.stride};
   }
-  void clear() { std::fill(storage.begin(), storage.end(), CacheLine{}); }
 };
 
 // (count, columns) at source, transposed in squares that fit the cache; zeros up to `filled` columns of the
@@ -193,26 +192,26 @@ double masked_linear_rows(const CertifiedOperand& q, const CertifiedOperand& k, 
     const ConstTile query = rows_from(queries.view(q.low), row - top);
     const Tile score = scores.tile(), sum = rows_from(sums.tile(), row - top);
     const Index rows = stop - row;
-    for (Index r = 0; r < rows;
-         r += kTileAlign) {  // strips: few scores of the future are computed, none is read
-      const Index wanted = round_up(std::min(count, row + r + kTileAlign - s), kTileAlign);
-      kernels.multiply(rows_from(query, r), keys.view(k.low), rows_from(score, r),
-                       std::min(kTileAlign, rows - r), wanted, q.columns, false);
+    const bool past = s + kTokenTile <= row + 1;
+    const Index step = past ? rows : kTileAlign;  // few scores of the future are computed, none is read
+    for (Index r = 0; r < rows; r += step) {
+      const Index wanted = round_up(std::min(count, row + r + step - s), kTileAlign);
+      kernels.multiply(rows_from(query, r), keys.view(k.low), rows_from(score, r), std::min(step, rows - r),
+                       wanted, q.columns, false);
     }
     for (Index r = 0; r < rows; ++r) {
       const Tile line = rows_from(score, r);
       kernels.normalise(line.high, line.low, line.magnitude, kTokenTile, sum_inflation(q.columns), kFloor);
       if (row_weights.any()) row_weights.apply(row + r, s, line.high, line.low, line.magnitude);
     }
-    if (s + kTokenTile <= row + 1)
-      return kernels.multiply(scores.view(true), values.view(v.low), sum, rows, columns, kTokenTile, true);
+    if (past)
+      return kernels.multiply(scores.view(true), values.view(v.low), sum, rows, columns, kTokenTile, s > 0);
     for (Index r = 0; r < rows; ++r)  // the diagonal: a row never touches a later token
       kernels.multiply(rows_from(scores.view(true), r), values.view(v.low), rows_from(sum, r), 1, columns,
-                       std::min(kTokenTile, row + r + 1 - s), true);
+                       std::min(kTokenTile, row + r + 1 - s), s > 0);
   };
   for (Index top = first; top < last;) {
     const Index bottom = next(top, kStrip);
-    sums.clear();
     pack<false>(q, top, bottom - top, queries);
     for (Index s = 0; s < bottom; s += kTokenTile) {
       const Index count = std::min(kTokenTile, bottom - s);

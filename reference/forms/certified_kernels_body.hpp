@@ -68,11 +68,12 @@ inline void multiply_block(const ConstTile& left, const ConstTile& right, const 
 template <bool LeftPair, bool RightPair>
 inline void multiply_pairs(const ConstTile& left, const ConstTile& right, const Tile& out, Index rows,
                            Index columns, Index depth, bool accumulate) {
-  Index row = 0;
-  for (; row + kRows <= rows; row += kRows)
-    for (Index column = 0; column < columns; column += kPacks * kPack)
+  const Index blocked = rows / kRows * kRows;
+  for (Index column = 0; column < columns;
+       column += kPacks * kPack)  // these columns of right stay in the L1 cache
+    for (Index row = 0; row < blocked; row += kRows)
       multiply_block<LeftPair, RightPair, kRows, kPacks>(left, right, out, row, column, depth, accumulate);
-  for (; row < rows; ++row)
+  for (Index row = blocked; row < rows; ++row)
     for (Index column = 0; column < columns; column += 2 * kPack)
       multiply_block<LeftPair, RightPair, 1, 2>(left, right, out, row, column, depth, accumulate);
 }
