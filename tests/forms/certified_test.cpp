@@ -7,19 +7,17 @@
 #include <rapidcheck/gtest.h>
 
 #include <bit>
-#include <boost/multiprecision/gmp.hpp>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
 
-#include "reference/numeric/double_double.hpp"
+#include "reference/numeric/rational.hpp"
 #include "reference/tensor/bad_input.hpp"
 
 namespace attest {
 namespace {
 
-using Rational = boost::multiprecision::mpq_rational;
 using RationalMatrix = std::vector<std::vector<Rational>>;
 
 struct Random {  // splitmix64: the same draw on every machine
