@@ -205,7 +205,7 @@ Peer flint_peer(const Data& data, const CertifiedRows& ours, Index block) {
   FlintMatrix q(n, kDim), k(n, kDim), v(n, kDim), a(n, kDim), o(n, kDim);
   const int q_shift = integer_shift(data.q), k_shift = integer_shift(data.k), v_shift = integer_shift(data.v);
   set_scaled(q, data.q, q_shift), set_scaled(k, data.k, k_shift), set_scaled(v, data.v, v_shift);
-  const double time = seconds([&] {
+  const double time = median_seconds(n <= 256 ? 3 : 1, [&] {
     flint_masked(a, q, k, k, n, block);
     flint_masked(o, q, a, v, n, block);
   });
@@ -337,10 +337,7 @@ bool compare_with_peers(Index n) {
     rows.push_back({std::string("attest, double-double with radius, ") + (*kernels)->name, time, true});
     if (ours.high.empty()) ours = std::move(result);
   }
-  rows.push_back(flint_peer(data, ours, 64));
-  rows.push_back(flint_peer(data, ours, 128));
-  rows.push_back(flint_peer(data, ours, 256));
-  rows.push_back(flint_peer(data, ours, n));
+  for (Index block = 64; block <= n; block *= 2) rows.push_back(flint_peer(data, ours, block));
   rows.push_back(arb_peer(data, ours));
   rows.push_back(mpfr_peer(data, ours));
   rows.push_back(double_peer(data, ours));
@@ -361,7 +358,8 @@ bool compare_with_peers(Index n) {
     if (row.name.starts_with("FLINT") || row.name.starts_with("Arb"))
       fastest_exact = std::min(fastest_exact, row.seconds);
   }
-  std::printf("\n%.0f times faster than the faster of FLINT and Arb.\n\n", fastest_exact / rows[0].seconds);
+  std::printf("\n%.1f times faster than the fastest of FLINT (over all block sizes) and Arb.\n\n",
+              fastest_exact / rows[0].seconds);
   return agreed;
 }
 
