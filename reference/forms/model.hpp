@@ -42,7 +42,7 @@ Solution<S> run(Variant<Main, Alternatives...>, const Head<S>& head, const Evalu
                 Arithmetic<S>& arithmetic) {
   if constexpr (!evaluates_over<Main, S>()) {
     throw std::logic_error("this operator is not defined over this scalar");
-  } else if constexpr (std::is_same_v<S, Magnitude>) {
+  } else if constexpr (std::is_same_v<S, Magnitude> || std::is_same_v<S, Var<Magnitude>>) {
     return Main::direct(head);  // a scalar without signs: only the sum itself has a meaning
   } else {
     if (how.form == Form::direct) return Main::direct(head);

@@ -42,7 +42,7 @@ template <class... S>
 struct Scalars {};
 // float and double are for kernels under test and plain evaluation, the others for truth.
 using AllScalars = Scalars<Rational, PrimeField, Interval, Magnitude, double, float, Dual<PrimeField>, Var<Rational>,
-                           Var<PrimeField>, Var<Interval>, Var<double>>;
+                           Var<PrimeField>, Var<Interval>, Var<double>, Var<Magnitude>>;
 
 template <class List>
 struct Evaluators;

@@ -17,6 +17,9 @@ struct Tensor {
   std::vector<Index> shape;
   std::vector<double> data;  // row-major
 };
+using Tensors = std::map<std::string, Tensor>;
+
+Index element_count(const std::vector<Index>& shape);
 
 struct Options {
   bool normalize = false;
@@ -24,11 +27,21 @@ struct Options {
   std::optional<Rational> scale, decay;  // none: the operator's default, or the field decay
 };
 
+// "decay=3/4 normalize=true": what differs from the defaults, in a fixed order.
+std::string to_text(const Options& options);
+
 struct Problem {
-  std::map<std::string, Tensor> fields;
+  Tensors fields;
   Options options;
   Index batch = 0, tokens = 0, heads = 0, key_dim = 0, value_dim = 0, levels = 0;
-  std::vector<Index> cu_seqlens;  // empty: not packed
+  std::vector<Index> cu_seqlens;     // empty: not packed
+  std::vector<std::string> ignored;  // fields given that this operator does not take
+
+  const Tensor* field(const std::string& name) const {
+    const auto found = fields.find(name);
+    return found == fields.end() ? nullptr : &found->second;
+  }
+  Index sequences() const { return cu_seqlens.empty() ? batch : static_cast<Index>(cu_seqlens.size()) - 1; }
 };
 
 // One head of one sequence of a problem: rows [first, last) of batch entry `batch`; `sequence` counts states.
@@ -36,5 +49,9 @@ struct Slot {
   Index batch, sequence, head, first, last;
 };
 std::vector<Slot> slots(const Problem& problem);
+
+// Tokens consumed before and after this call, per sequence (the initial state's position is 0 unless given).
+std::vector<Index> initial_positions(const Problem& problem);
+std::vector<Index> final_positions(const Problem& problem);
 
 }  // namespace attest

@@ -1,0 +1,120 @@
+// attest list: operators, variants, forms and options, made from the operators' own declarations.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "reference/forms/operator.hpp"
+#include "reference/tensor/atomic_file.hpp"
+
+namespace attest {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+std::string joined(const std::vector<std::string>& list) {
+  std::string text;
+  for (const std::string& entry : list) text += (text.empty() ? "" : " ") + entry;
+  return text;
+}
+
+std::vector<std::string> fields_of(const Declaration& d) {
+  std::vector<std::string> list{"q", "k", "v"};
+  if (d.gates) list.push_back("g|alpha");
+  if (d.beta) list.push_back("beta");
+  if (d.level_scales) list.push_back("level_scales");
+  return list;
+}
+std::vector<std::string> options_of(const Declaration& d) {
+  std::vector<std::string> list{"scale"};
+  if (d.decay) list.push_back("decay");
+  if (d.ridge) list.push_back("ridge");
+  if (d.normalize) list.insert(list.end(), {"normalize", "epsilon"});
+  return list;
+}
+std::vector<std::string> forms_of(const Declaration& d) {
+  std::vector<std::string> list;
+  for (Form form : d.forms)
+    list.push_back(std::string(form_name(form)) + (!d.decayed_scan && (form == Form::scan || form == Form::chunk) ? "(undecayed)" : ""));
+  return list;
+}
+std::vector<std::string> state_of(const Declaration& d) {
+  std::vector<std::string> list;
+  for (const Moment& moment : d.moments) list.push_back(moment.normaliser.empty() ? moment.name : moment.name + "/" + moment.normaliser);
+  if (d.level_scales) list.push_back("position");
+  return list;
+}
+
+const Cells header{"operator", "variant", "forms", "fields", "options", "state (/normaliser)"};
+
+Cells row_of(const Declaration& d) {
+  return {d.name, d.variant, joined(forms_of(d)), joined(fields_of(d)), joined(options_of(d)), joined(state_of(d))};
+}
+
+std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, bool markdown) {
+  std::string line = markdown ? "|" : "";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    std::string cell = cells[i];
+    for (std::size_t at = 0; markdown && (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, "\\");
+    line += markdown ? fmt::format(" {} |", cell) : fmt::format("{:<{}}  ", cell, widths[i]);
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  return line + '\n';
+}
+
+std::string table(bool markdown) {
+  std::vector<Cells> rows{header};
+  for (const Operator* op : all_operators()) rows.push_back(row_of(op->declaration()));
+  std::vector<std::size_t> widths(header.size(), 0);
+  for (const Cells& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Cells& row : rows) {
+    text += line_of(row, widths, markdown);
+    if (markdown && &row == &rows.front()) text += line_of(Cells(header.size(), "---"), widths, true);
+  }
+  return text;
+}
+
+nlohmann::json document() {
+  nlohmann::json operators = nlohmann::json::array();
+  for (const Operator* op : all_operators()) {
+    const Declaration& d = op->declaration();
+    operators.push_back({{"operator", d.name}, {"variant", d.variant}, {"formula", d.formula}, {"source", d.source},
+                         {"forms", forms_of(d)}, {"algebras", d.algebras}, {"fields", fields_of(d)},
+                         {"options", options_of(d)}, {"state", state_of(d)}});
+  }
+  return {{"schema", "attest.operators/1"}, {"version", ATTEST_VERSION}, {"operators", operators}};
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, int&) {
+  struct Arguments {
+    bool markdown = false, formulas = false;
+    std::string json;
+  };
+  auto* command = app.add_subcommand("list", "operators, variants, forms and options");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_flag("--markdown", arguments->markdown, "a Markdown table");
+  command->add_flag("--formulas", arguments->formulas, "formula and source of each operator instead of the table");
+  command->add_option("--json", arguments->json, "also write the declarations to this file");
+  command->footer("Example: attest list --markdown");
+  command->callback([arguments] {
+    if (!arguments->json.empty()) write_file_atomically(arguments->json, document().dump(1) + "\n");
+    if (!arguments->formulas) {
+      std::cout << table(arguments->markdown);
+      return;
+    }
+    for (const Operator* op : all_operators()) {
+      const Declaration& d = op->declaration();
+      std::cout << fmt::format("{} {}\n  {}\n  {}\n", d.name, d.variant, d.formula, d.source);
+    }
+  });
+}
+
+}  // namespace attest

@@ -1,0 +1,217 @@
+#include "reference/forms/oracle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "reference/forms/certify.hpp"
+
+namespace attest {
+namespace {
+
+bool is_decayed(const Problem& problem) {
+  if (const Tensor* decay = problem.field("decay"))
+    return std::ranges::any_of(decay->data, [](double gamma) { return gamma != 1; });
+  return problem.options.decay.value_or(1) != 1;
+}
+
+bool has_form(const Declaration& declaration, Form form) { return std::ranges::find(declaration.forms, form) != declaration.forms.end(); }
+
+std::string form_list(const std::vector<Form>& forms) {
+  std::string text;
+  for (Form form : forms) text += (text.empty() ? "" : ", ") + std::string(form_name(form));
+  return text;
+}
+
+// The slots that hold some of the rows, without their tokens after them.
+std::vector<Slot> slots_of_rows(const Problem& problem, const std::optional<std::pair<Index, Index>>& rows) {
+  std::vector<Slot> list;
+  for (Slot slot : slots(problem)) {
+    if (rows) {
+      slot.last = std::min(slot.last, rows->second);
+      if (slot.last <= std::max(slot.first, rows->first)) continue;
+    }
+    list.push_back(slot);
+  }
+  return list;
+}
+
+// [B, T, ...] -> [B, rows, ...]
+template <class T>
+std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& shape, std::pair<Index, Index> rows) {
+  std::vector<T> kept;
+  if (data.empty()) return kept;
+  const Index width = shape[2] * shape[3];
+  for (Index b = 0; b < shape[0]; ++b)
+    kept.insert(kept.end(), data.begin() + (b * shape[1] + rows.first) * width, data.begin() + (b * shape[1] + rows.second) * width);
+  return kept;
+}
+
+class Oracle {
+ public:
+  Oracle(const Operator& op, const Problem& problem, const OracleRequest& request)
+      : op_(op), declaration_(op.declaration()), request_(request), disturbed_(holds_non_finite_data(problem)),
+        finite_(disturbed_ ? finite_part(problem) : Problem()), reach_(disturbed_ ? reach_of_non_finite(problem) : Problem()),
+        problem_(disturbed_ ? finite_ : problem), levels_(final_levels(problem, declaration_)) {
+    result_.how = request.how.value_or(fastest_form(declaration_, problem));
+    check_form(declaration_, problem, result_.how);
+    if (request.exact) check_rational(declaration_, problem);
+    if (const auto& rows = request.rows; rows && !(0 <= rows->first && rows->first <= rows->second && rows->second <= problem.tokens))
+      throw BadInput(fmt::format("rows {}:{}: expected A:B with 0 <= A <= B <= T={}", rows->first, rows->second, problem.tokens));
+    for (const auto& [name, shape] : output_shapes(problem, declaration_))
+      if (name == "o" || !request.rows) result_.tensors[name] = empty_oracle_tensor(shape, request.magnitude, request.exact);
+  }
+
+  OracleResult evaluate() {
+    const std::vector<Slot> list = slots_of_rows(problem_, request_.rows);
+    std::vector<int> bits(list.size(), 0);
+    for_each_parallel(static_cast<Index>(list.size()), request_.threads,
+                      [&](Index i) { bits[static_cast<std::size_t>(i)] = evaluate_slot(list[static_cast<std::size_t>(i)]); });
+    result_.bits = request_.exact ? 0 : request_.bits.value_or(first_bits);
+    for (int used : bits) result_.bits = std::max(result_.bits, used);
+    result_.method = request_.exact ? "exact" : fmt::format("mpfi-{}", result_.bits);
+    if (declaration_.level_scales && !request_.rows) result_.final_position = final_positions(problem_);
+    if (request_.rows) keep_rows(result_.tensors.at("o"));
+    return std::move(result_);
+  }
+
+ private:
+  // The precision used; what it stores belongs to this slot alone.
+  int evaluate_slot(const Slot& slot) {
+    std::vector<double> denominators;
+    int bits = 0;
+    if (request_.exact) {
+      solve<Rational>(slot, denominators);
+    } else {
+      bits = request_.bits.value_or(first_bits);
+      while (true) {
+        const PrecisionScope precision(bits);
+        if (!solve<Interval>(slot, denominators) || request_.bits || bits >= largest_bits) break;
+        bits *= 2;
+      }
+    }
+    if (request_.magnitude) store_magnitude(slot, denominators);
+    if (disturbed_) mark_reached(slot);
+    return bits;
+  }
+
+  template <class S, class Visit>
+  void visit(const Slot& slot, Solution<S>& solution, Visit&& visit) {
+    if (request_.rows) solution.final.moments.clear();
+    visit_outputs(problem_, declaration_, slot, solution, levels_, visit);
+  }
+
+  // Whether some entry wants more bits.
+  template <class S>
+  bool solve(const Slot& slot, std::vector<double>& denominators) {
+    Solution<S> solution = static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how);
+    denominators.clear();
+    if (problem_.options.normalize)
+      for (Index t = 0; t < solution.o.rows(); ++t)
+        denominators.push_back(std::abs(approximate(S(solution.o(t, problem_.value_dim) + scalar_of<S>(problem_.options.epsilon)))));
+    const std::vector<bool> undefined = divide_out(problem_, solution.o);
+    bool wanting = false;
+    visit(slot, solution, [&](const std::string& name, Index flat, const S& value) {
+      OracleTensor& tensor = result_.tensors.at(name);
+      if (name == "o" && undefined[static_cast<std::size_t>(token_of(flat) - slot.first)]) return store_nan(tensor, flat);
+      store(tensor, flat, value);
+      wanting |= wants_more_bits(tensor, flat, request_.relative_bits);
+    });
+    return wanting;
+  }
+  Index token_of(Index flat) const { return flat / (problem_.heads * problem_.value_dim) % problem_.tokens; }
+
+  void store_magnitude(const Slot& slot, const std::vector<double>& denominators) {
+    const auto put = [&](const std::string& name, Index flat, double value) {
+      result_.tensors.at(name).magnitude[static_cast<std::size_t>(flat)] = value;
+    };
+    if (!declaration_.exact) {  // softmax: its terms are its weights times |v|
+      Head<double> head = head_of<double>(problem_, declaration_, slot);
+      for (Index i = 0; i < head.v.size(); ++i) head.v.data()[i] = std::abs(head.v.data()[i]);
+      Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(head);
+      return visit(slot, solution, put);
+    }
+    Solution<Magnitude> solution = static_cast<const Evaluator<Magnitude>&>(op_).evaluate(head_of<Magnitude>(problem_, declaration_, slot));
+    if (problem_.options.normalize) solution.o = ratio_magnitude(slot, solution.o, denominators);
+    visit(slot, solution, [&](const std::string& name, Index flat, Magnitude value) { put(name, flat, value.value()); });
+  }
+  Matrix<Magnitude> ratio_magnitude(const Slot& slot, const Matrix<Magnitude>& terms, const std::vector<double>& denominators) const {
+    Matrix<Magnitude> ratio(terms.rows(), problem_.value_dim);
+    const std::vector<double>& o = result_.tensors.at("o").value;
+    const double epsilon = std::abs(nearest_double(problem_.options.epsilon));
+    for (Index t = 0; t < ratio.rows(); ++t)
+      for (Index c = 0; c < ratio.cols(); ++c) {
+        const Index row = (slot.batch * problem_.tokens + slot.first + t) * problem_.heads + slot.head;
+        const double value = std::abs(o[static_cast<std::size_t>(row * problem_.value_dim + c)]);
+        ratio(t, c) = Magnitude((terms(t, c).value() + value * (terms(t, problem_.value_dim).value() + epsilon)) /
+                                denominators[static_cast<std::size_t>(t)]);
+      }
+    return ratio;
+  }
+
+  void mark_reached(const Slot& slot) {
+    Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(head_of<double>(reach_, declaration_, slot), {Form::stream});
+    divide_out(reach_, solution.o);
+    visit(slot, solution, [&](const std::string& name, Index flat, double value) {
+      if (!std::isnan(value)) return;
+      OracleTensor& tensor = result_.tensors.at(name);
+      store_nan(tensor, flat);
+      if (!tensor.magnitude.empty()) tensor.magnitude[static_cast<std::size_t>(flat)] = value;
+    });
+  }
+
+  void keep_rows(OracleTensor& o) const {
+    for (std::vector<double>* data : {&o.value, &o.low, &o.radius, &o.magnitude}) *data = kept_rows(*data, o.shape, *request_.rows);
+    o.exact = kept_rows(o.exact, o.shape, *request_.rows);
+    o.shape[1] = request_.rows->second - request_.rows->first;
+  }
+
+  const Operator& op_;
+  const Declaration& declaration_;
+  const OracleRequest& request_;
+  const bool disturbed_;  // there are NaN or infinities in the data
+  const Problem finite_, reach_;
+  const Problem& problem_;
+  const Index levels_;
+  OracleResult result_;
+};
+
+}  // namespace
+
+void check_form(const Declaration& declaration, const Problem& problem, const Evaluation& how) {
+  const std::string name(form_name(how.form));
+  if (!has_form(declaration, how.form))
+    throw BadInput(fmt::format("form {}: {} ({}) has none, expected of: {}", name, declaration.name, declaration.variant, form_list(declaration.forms)));
+  const bool segmented = how.form == Form::scan || how.form == Form::chunk;
+  if (segmented && !declaration.decayed_scan && is_decayed(problem))
+    throw BadInput(fmt::format("form {}: {} ({}) has none with decay, expected of: direct, stream", name, declaration.name, declaration.variant));
+  if (how.form != Form::chunk) return;
+  if (how.chunk < 1) throw BadInput(fmt::format("chunk {}: expected a width of at least 1", how.chunk));
+  if (declaration.level_scales && !std::has_single_bit(static_cast<std::uint64_t>(how.chunk)))
+    throw BadInput(fmt::format("chunk {}: expected a power of two for {}", how.chunk, declaration.name));
+}
+
+void check_rational(const Declaration& declaration, const Problem& problem) {
+  if (!declaration.exact)
+    throw BadInput(fmt::format("precision exact: {} has an exponential, expected an operator of rational operations (gates in \"alpha\")", declaration.name));
+  if (problem.field("g"))
+    throw BadInput("precision exact: field \"g\" enters as exp(g), expected the linear gate in \"alpha\"");
+  if (!declaration.unit_scale && !problem.options.scale) query_scale<Rational>(problem, declaration);
+}
+
+Evaluation fastest_form(const Declaration& declaration, const Problem& problem) {
+  if (has_form(declaration, Form::chunk) && (declaration.decayed_scan || !is_decayed(problem))) {
+    const auto direct = std::ranges::find(declaration.algebras, "direct");
+    const auto algebra = direct == declaration.algebras.end() ? 0 : direct - declaration.algebras.begin();
+    return {Form::chunk, 16, static_cast<int>(algebra)};
+  }
+  return {has_form(declaration, Form::chunk) ? Form::stream : Form::direct, 0, 0};
+}
+
+OracleResult evaluate_oracle(const Operator& op, const Problem& problem, const OracleRequest& request) {
+  return Oracle(op, problem, request).evaluate();
+}
+
+}  // namespace attest
