@@ -13,7 +13,7 @@
 #include "reports/html_style.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
-#include "reports/write_file.hpp"
+#include "reference/tensor/atomic_file.hpp"
 
 namespace attest {
 namespace {
@@ -516,7 +516,7 @@ std::string render_html(const Records& records, const HtmlOptions& options) {
 }
 
 void write_html(const Records& records, const std::filesystem::path& page, const HtmlOptions& options) {
-  write_file(page, render_html(records, options));
+  write_file_atomically(page, render_html(records, options));
 }
 
 void write_html(const std::filesystem::path& records, const std::filesystem::path& page,

@@ -8,7 +8,7 @@
 #include "reports/hex_float.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
-#include "reports/write_file.hpp"
+#include "reference/tensor/atomic_file.hpp"
 
 namespace attest {
 namespace {
@@ -81,7 +81,7 @@ std::string render_markdown(const Records& records) {
 }
 
 void write_markdown(const Records& records, const std::filesystem::path& path) {
-  write_file(path, render_markdown(records));
+  write_file_atomically(path, render_markdown(records));
 }
 
 void write_markdown(const std::filesystem::path& records, const std::filesystem::path& path) {

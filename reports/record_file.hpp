@@ -9,6 +9,9 @@
 
 namespace attest {
 
+// Where a run in progress is kept: "x.jsonl" -> "x.jsonl.partial".
+std::filesystem::path partial_name(const std::filesystem::path& path);
+
 // Streams a run to PATH.partial, line by line; end() writes the last line and renames to PATH. Destroyed
 // before end(), it removes what it wrote; killed before end(), it leaves PATH.partial, which a reader
 // recognises as incomplete.

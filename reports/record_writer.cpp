@@ -6,7 +6,6 @@
 #include "reference/tensor/bad_input.hpp"
 #include "reports/hex_float.hpp"
 #include "reports/record_file.hpp"
-#include "reports/write_file.hpp"
 
 namespace attest {
 namespace {
@@ -140,6 +139,12 @@ std::string to_json_line(const End& e) {
                  {"undecided", e.undecided},
                  {"not_run", e.not_run},
                  {"finished", e.finished}}}});
+}
+
+std::filesystem::path partial_name(const std::filesystem::path& path) {
+  std::filesystem::path partial = path;
+  partial += ".partial";
+  return partial;
 }
 
 RecordWriter::RecordWriter(std::filesystem::path path, const Run& run)

@@ -10,7 +10,7 @@
 #include "reference/tensor/bad_input.hpp"
 #include "reports/hex_float.hpp"
 #include "reports/record_file.hpp"
-#include "reports/write_file.hpp"
+#include "reference/tensor/atomic_file.hpp"
 #include "tests/reports/sample_records.hpp"
 
 namespace attest {
@@ -118,8 +118,8 @@ TEST(RecordWriter, SaysWhenThePathCannotBeWritten) {
   EXPECT_THROW(RecordWriter(folder / "missing" / "records.jsonl", attest::Run{}), BadInput);
   EXPECT_THROW(RecordWriter(folder, attest::Run{}), BadInput);
   EXPECT_FALSE(std::filesystem::exists(partial_name(folder)));
-  EXPECT_THROW(write_file(folder / "missing" / "page.html", "text"), BadInput);
-  EXPECT_THROW(write_file(folder, "text"), BadInput);
+  EXPECT_THROW(write_file_atomically(folder / "missing" / "page.html", "text"), BadInput);
+  EXPECT_THROW(write_file_atomically(folder, "text"), BadInput);
   EXPECT_FALSE(std::filesystem::exists(partial_name(folder)));
 }
 

@@ -1,0 +1,46 @@
+// The certified oracle's loops for AVX2 with FMA. The target is set here, so the build needs no flag of its
+// own.
+#include "reference/forms/certified_kernels.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+
+namespace attest {
+namespace {
+
+using Pack = __m256d;
+using Bits = __m256i;
+constexpr Index kPack = 4;
+constexpr int kRows = 2, kPacks = 2;
+
+inline Pack load(const double* p) { return _mm256_loadu_pd(p); }
+inline void store(double* p, Pack x) { _mm256_storeu_pd(p, x); }
+inline Pack broadcast(double x) { return _mm256_set1_pd(x); }
+inline Pack absolute(Pack x) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), x); }
+inline Pack multiply_add(Pack a, Pack b, Pack c) { return _mm256_fmadd_pd(a, b, c); }
+inline Pack product_minus(Pack a, Pack b, Pack h) { return _mm256_fmsub_pd(a, b, h); }
+
+#include "reference/forms/certified_kernels_body.hpp"
+
+constexpr CertifiedKernels kTable{"avx2", multiply, normalise, weigh, advance};
+
+}  // namespace
+
+const CertifiedKernels* certified_kernels_avx2() { return &kTable; }
+
+}  // namespace attest
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#else
+namespace attest {
+const CertifiedKernels* certified_kernels_avx2() { return nullptr; }
+}  // namespace attest
+#endif
