@@ -69,7 +69,9 @@ TEST_P(GradientOf, SatisfiesEulersIdentity) {
   const auto gradients = gradient(start, options);
   const Rational value = pairing(start, options);
   EXPECT_EQ(dot(gradients.at("dq"), start.at("q")), declaration().degree_q * value);
-  if (declaration().degree_k >= 0) EXPECT_EQ(dot(gradients.at("dk"), start.at("k")), declaration().degree_k * value);
+  if (declaration().degree_k >= 0) {
+    EXPECT_EQ(dot(gradients.at("dk"), start.at("k")), declaration().degree_k * value);
+  }
   EXPECT_NE(value, 0);
 }
 

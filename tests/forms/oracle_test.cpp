@@ -41,7 +41,9 @@ TEST_P(OracleOf, IsWithinItsRadiusOfTheExactValueInEveryForm) {
         for (std::size_t i = 0; i < tensor.value.size(); ++i) {
           const Rational truth = *parse_rational(exact.tensors.at(name).exact[i]);
           EXPECT_LE(distance(truth, tensor.value[i], tensor.low[i]), rational_from(tensor.radius[i])) << name << " " << i;
-          if (!bits) EXPECT_LE(tensor.radius[i], std::ldexp(std::abs(tensor.value[i]), -100)) << name << " " << i;
+          if (!bits) {
+            EXPECT_LE(tensor.radius[i], std::ldexp(std::abs(tensor.value[i]), -100)) << name << " " << i;
+          }
         }
     }
 }
@@ -58,8 +60,11 @@ TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
     for (std::size_t i = 0; i < o.value.size(); ++i) {
       const bool reached = i / 6 >= 3 && i % 6 == 5;
       EXPECT_EQ(std::isnan(o.value[i]), reached) << i;
-      if (reached) EXPECT_EQ(o.radius[i], infinity);
-      else EXPECT_EQ(o.value[i], before.value[i]);
+      if (reached) {
+        EXPECT_EQ(o.radius[i], infinity);
+      } else {
+        EXPECT_EQ(o.value[i], before.value[i]);
+      }
     }
   }
 }
@@ -71,8 +76,12 @@ TEST_P(OracleOf, SaysThatAQueryOfNaNReachesItsOwnRowAtLeast) {
   const OracleTensor& o = result.tensors.at("o");
   for (std::size_t i = 0; i < o.value.size(); ++i) {
     const std::size_t token = i / 6, head = i % 6 / 3;
-    if (token < 2 || head == 1) EXPECT_FALSE(std::isnan(o.value[i])) << i;
-    if (token == 2 && head == 0) EXPECT_TRUE(std::isnan(o.value[i])) << i;
+    if (token < 2 || head == 1) {
+      EXPECT_FALSE(std::isnan(o.value[i])) << i;
+    }
+    if (token == 2 && head == 0) {
+      EXPECT_TRUE(std::isnan(o.value[i])) << i;
+    }
   }
 }
 
