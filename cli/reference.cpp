@@ -118,8 +118,8 @@ nlohmann::json json_of(const OracleResult& result, const std::map<std::string, s
 }
 
 void write_reference(const Arguments& arguments) {
-  const Declaration& declaration = operator_named(arguments.op, arguments.variant).declaration();
   const Operator& op = operator_named(arguments.op, arguments.variant);
+  const Declaration& declaration = op.declaration();
   const Options options = parse_options(declaration, arguments.options);
   const SafetensorsFile file(arguments.input);
   const Problem problem = load_problem(file, declaration, options, arguments.gradient ? Cotangents::required : Cotangents::unused);
@@ -128,8 +128,6 @@ void write_reference(const Arguments& arguments) {
   AtomicFile output(arguments.output);
   std::optional<AtomicFile> json;
   if (!arguments.json.empty()) json.emplace(arguments.json);
-  if (!problem.ignored.empty())
-    std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name, fmt::join(problem.ignored, ", "));
 
   OracleResult result = evaluate_oracle(op, problem, request);
   if (arguments.gradient)
@@ -139,6 +137,8 @@ void write_reference(const Arguments& arguments) {
   if (json) json->write(json_of(result, metadata).dump(1) + "\n");
   output.commit();
   if (json) json->commit();
+  if (!problem.ignored.empty())
+    std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name, fmt::join(problem.ignored, ", "));
 }
 
 }  // namespace

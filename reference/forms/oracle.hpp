@@ -20,11 +20,11 @@ namespace attest {
 inline constexpr int first_bits = 192, largest_bits = 4096;
 
 struct OracleRequest {
-  std::optional<Evaluation> how;   // none: the form with the fewest operations that gives the same exact value
+  std::optional<Evaluation> how = {};   // none: the form with the fewest operations that gives the same exact value
   bool exact = false;
-  std::optional<int> bits;         // fixed precision; none: adaptive
+  std::optional<int> bits = {};         // fixed precision; none: adaptive
   int relative_bits = 100;         // what adaptive precision aims at
-  std::optional<std::pair<Index, Index>> rows;  // half-open tokens; o has these alone and there are no final states
+  std::optional<std::pair<Index, Index>> rows = {};  // half-open tokens; o has these alone and there are no final states
   bool magnitude = true;
   int threads = 0;  // over heads; 0: as many as the machine has
 };

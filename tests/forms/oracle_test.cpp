@@ -1,0 +1,152 @@
+// The oracle's certificate: against exact values, at fixed and adaptive precision, with NaN and infinities among the data.
+#include "reference/forms/oracle.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/forms/sample_problem.hpp"
+
+namespace attest {
+namespace {
+
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+
+Rational distance(const Rational& exact, double value, double low) {
+  return abs(Rational(exact - rational_from(value) - rational_from(low)));
+}
+
+class OracleOf : public testing::TestWithParam<const Operator*> {
+ protected:
+  const Operator& op() const { return *GetParam(); }
+  const Declaration& declaration() const { return op().declaration(); }
+  Problem sample(const Options& options, std::uint64_t seed = 17) const {
+    return make_problem(sample_fields(declaration(), {.batch = 1, .tokens = 9}, seed), declaration(), options, "sample");
+  }
+};
+
+TEST_P(OracleOf, IsWithinItsRadiusOfTheExactValueInEveryForm) {
+  if (!declaration().exact) GTEST_SKIP() << "no exact value";
+  Options options = sample_options(declaration(), true);
+  if (declaration().decay && declaration().decayed_scan) options.decay = Rational(1) / 3;
+  if (declaration().decay && !declaration().decayed_scan) options.decay.reset();
+  const Problem problem = sample(options);
+  const OracleResult exact = evaluate_oracle(op(), problem, {.exact = true});
+  for (Form form : declaration().forms)
+    for (const std::optional<int> bits : {std::optional<int>(), std::optional<int>(60)}) {
+      const OracleResult result = evaluate_oracle(op(), problem, {.how = Evaluation{form}, .bits = bits});
+      ASSERT_EQ(result.tensors.size(), exact.tensors.size());
+      for (const auto& [name, tensor] : result.tensors)
+        for (std::size_t i = 0; i < tensor.value.size(); ++i) {
+          const Rational truth = *parse_rational(exact.tensors.at(name).exact[i]);
+          EXPECT_LE(distance(truth, tensor.value[i], tensor.low[i]), rational_from(tensor.radius[i])) << name << " " << i;
+          if (!bits) {
+            EXPECT_LE(tensor.radius[i], std::ldexp(std::abs(tensor.value[i]), -100)) << name << " " << i;
+          }
+        }
+    }
+}
+
+TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
+  const Tensors clean = sample_fields(declaration(), {.tokens = 6}, 23);
+  for (const double bad : {nan_value, infinity, -infinity}) {
+    Tensors fields = clean;
+    fields["v"].data[(3 * 2 + 1) * 3 + 2] = bad;  // token 3, head 1, column 2
+    const Options options = sample_options(declaration());
+    const OracleResult expected = evaluate_oracle(op(), make_problem(clean, declaration(), options, "sample"), {});
+    const OracleResult result = evaluate_oracle(op(), make_problem(fields, declaration(), options, "sample"), {});
+    const OracleTensor &o = result.tensors.at("o"), &before = expected.tensors.at("o");
+    for (std::size_t i = 0; i < o.value.size(); ++i) {
+      const bool reached = i / 6 >= 3 && i % 6 == 5;
+      EXPECT_EQ(std::isnan(o.value[i]), reached) << i;
+      if (reached) {
+        EXPECT_EQ(o.radius[i], infinity);
+      } else {
+        EXPECT_EQ(o.value[i], before.value[i]);
+      }
+    }
+  }
+}
+
+TEST_P(OracleOf, SaysThatAQueryOfNaNReachesItsOwnRowAtLeast) {
+  Tensors fields = sample_fields(declaration(), {.tokens = 6}, 23);
+  fields["q"].data[2 * 4] = nan_value;  // token 2, head 0
+  const OracleResult result = evaluate_oracle(op(), make_problem(fields, declaration(), sample_options(declaration()), "sample"), {});
+  const OracleTensor& o = result.tensors.at("o");
+  for (std::size_t i = 0; i < o.value.size(); ++i) {
+    const std::size_t token = i / 6, head = i % 6 / 3;
+    if (token < 2 || head == 1) {
+      EXPECT_FALSE(std::isnan(o.value[i])) << i;
+    }
+    if (token == 2 && head == 0) {
+      EXPECT_TRUE(std::isnan(o.value[i])) << i;
+    }
+  }
+}
+
+TEST_P(OracleOf, GivesTheSameRowsAloneAndOnAnyNumberOfThreads) {
+  const Problem problem = sample(sample_options(declaration(), true));
+  const OracleResult whole = evaluate_oracle(op(), problem, {.threads = 1});
+  const OracleResult part = evaluate_oracle(op(), problem, {.rows = {{2, 5}}, .threads = 3});
+  EXPECT_EQ(part.tensors.size(), 1u);
+  const OracleTensor &o = part.tensors.at("o"), &all = whole.tensors.at("o");
+  EXPECT_EQ(o.shape, (std::vector<Index>{1, 3, 2, 3}));
+  EXPECT_EQ(o.value, std::vector<double>(all.value.begin() + 12, all.value.begin() + 30));
+  EXPECT_EQ(o.magnitude, std::vector<double>(all.magnitude.begin() + 12, all.magnitude.begin() + 30));
+}
+
+TEST_P(OracleOf, HasAMagnitudeOfAtLeastTheValue) {
+  const OracleResult result = evaluate_oracle(op(), sample(sample_options(declaration(), true)), {});
+  for (const auto& [name, tensor] : result.tensors)
+    for (std::size_t i = 0; i < tensor.value.size(); ++i)
+      EXPECT_GE(tensor.magnitude[i] * (1 + 1e-12), std::abs(tensor.value[i])) << name << " " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Oracle, OracleOf, testing::ValuesIn(all_operators()), [](const auto& info) {
+  return info.param->declaration().name + "_" + info.param->declaration().variant;
+});
+
+TEST(Oracle, GivesNoValueWhereTheDenominatorIsExactlyZero) {
+  const Operator& op = operator_named("linear", "masked");
+  Options options;
+  options.normalize = true;
+  const Tensors fields{{"q", {{2, 1}, {0, 1}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {3, 5}}}};
+  const Problem problem = make_problem(fields, op.declaration(), options, "sample");
+  for (const bool exact : {true, false}) {
+    const OracleTensor o = evaluate_oracle(op, problem, {.exact = exact}).tensors.at("o");
+    EXPECT_TRUE(std::isnan(o.value[0]));
+    EXPECT_EQ(o.radius[0], infinity);
+    EXPECT_EQ(o.value[1], 4);
+    EXPECT_EQ(o.radius[1], 0);
+  }
+}
+
+TEST(Oracle, RaisesThePrecisionUntilACancelledValueIsCertified) {
+  const Operator& op = operator_named("linear", "masked");
+  const double huge = std::ldexp(1.0, 500), tiny = std::ldexp(1.0, -500);
+  const Tensors fields{{"q", {{3, 1}, {1, 1, 1}}}, {"k", {{3, 1}, {huge, tiny, huge}}}, {"v", {{3, 1}, {1, 1, -1}}}};
+  const OracleResult result = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {});
+  EXPECT_EQ(result.tensors.at("o").value[2], tiny);
+  EXPECT_GT(result.bits, first_bits);
+  const OracleResult fixed = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {.bits = 100});
+  EXPECT_GT(fixed.tensors.at("o").radius[2], tiny);  // and too little precision says so
+}
+
+TEST(Oracle, TakesALogGateOfMinusInfinityAsZero) {
+  const Operator& op = operator_named("mamba2", "masked");
+  Tensors fields{{"q", {{2, 1}, {1, 1}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {3, 5}}}, {"g", {{2}, {0, -infinity}}}};
+  const OracleTensor o = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
+  EXPECT_EQ(o.value, (std::vector<double>{3, 5}));
+}
+
+TEST(Oracle, SumsAbsoluteValuesForTheMagnitudeOfSoftmax) {
+  const Operator& op = operator_named("softmax", "masked");
+  const Tensors fields{{"q", {{2, 1}, {0, 0}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {4, -2}}}};
+  const OracleTensor o = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
+  EXPECT_EQ(o.value, (std::vector<double>{4, 1}));
+  EXPECT_EQ(o.magnitude, (std::vector<double>{4, 3}));
+}
+
+}  // namespace
+}  // namespace attest
