@@ -12,6 +12,7 @@
 #include "reference/numeric/magnitude.hpp"
 #include "reference/numeric/prime_field.hpp"
 #include "reference/numeric/rational.hpp"
+#include "reference/numeric/running.hpp"
 #include "reference/operators/common/declaration.hpp"
 #include "reference/tensor/arithmetic.hpp"
 
@@ -40,9 +41,9 @@ class Evaluator {
 
 template <class... S>
 struct Scalars {};
-// float and double are for kernels under test and plain evaluation, the others for truth.
-using AllScalars = Scalars<Rational, PrimeField, Interval, Magnitude, double, float, Dual<PrimeField>, Var<Rational>,
-                           Var<PrimeField>, Var<Interval>, Var<double>, Var<Magnitude>>;
+// float and double are for kernels under test and plain evaluation, Running for their bounds, the others for truth.
+using AllScalars = Scalars<Rational, PrimeField, Interval, Magnitude, Running, double, float, Dual<PrimeField>,
+                           Var<Rational>, Var<PrimeField>, Var<Interval>, Var<double>, Var<Magnitude>>;
 
 template <class List>
 struct Evaluators;

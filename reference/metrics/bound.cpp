@@ -3,22 +3,110 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attest {
+#include "reference/metrics/running_bound.hpp"
+#include "reference/operators/common/error_forms.hpp"
 
-ErrorModel error_model(const Operator&, const Head<double>& head, const Evaluation&, const Contract&,
-                       const Normaliser&) {
-  ErrorModel model;
-  model.deterministic = model.accumulation = model.variance = zeros<double>(head.tokens(), head.v.cols());
-  model.undecided = true, model.reason = "no error model";
-  return model;
+namespace attest {
+namespace {
+
+std::optional<ErrorModel> sharp_model(const FormError& form, Form kind) {
+  const std::string& name = form.declaration.name;
+  if (name == "softmax") return softmax_error(form);
+  if (kind != Form::chunk) return std::nullopt;
+  if (name.starts_with("hla") || name == "ahla") return hla_chunk_error(form);
+  if (name == "linear" || name == "retention" || name == "mamba2") return first_order_chunk_error(form);
+  if (name == "delta" || name == "gated_delta") return delta_chunk_error(form);
+  if (name == "log_linear" || name == "log_linear_mamba2") return log_linear_chunk_error(form);
+  if (name == "log_linear_gated_delta") return log_linear_delta_chunk_error(form);
+  return std::nullopt;
 }
 
-namespace {
+bool is_finite(const Head<double>& head) {
+  const auto finite = [](const auto& matrix) {
+    return std::all_of(matrix.data(), matrix.data() + matrix.size(), [](double x) { return std::isfinite(x); });
+  };
+  return finite(head.q) && finite(head.k) && finite(head.v) && finite(head.alpha) && finite(head.beta) &&
+         finite(head.level_scales);
+}
+
+// The ratio of every column but the last to the last one plus epsilon.
+class Ratio {
+ public:
+  Ratio(const ErrorModel& raw, const Matrix<double>& values, double epsilon, const Units& units)
+      : raw_(raw), values_(values), epsilon_(epsilon), units_(units) {}
+
+  ErrorModel model() {
+    ErrorModel result = raw_;
+    result.deterministic = result.accumulation = result.variance = zeros<double>(values_.rows(), last());
+    const double step = units_.step, output = units_.output;
+    each([&](Index t, Index c, double o, double room) {
+      const double add = step * std::abs(denominator(t)) * (epsilon_ == 0 ? 0 : 1), size = std::abs(o);
+      const auto share = [&](const Matrix<double>& error, double more) { return (error(t, c) + size * (error(t, last()) + more)) / room; };
+      const double eta = units_.eta + units_.contract.output.smallest_subnormal();
+      const double arithmetic = share(raw_.accumulation, add) + step * size + eta;
+      result.deterministic(t, c) = share(raw_.deterministic, add) * (1 + step) * (1 + output) + (step + output + step * output) * size + eta;
+      result.accumulation(t, c) = arithmetic * (1 + output) + output * step * size;
+      const double spread = (std::sqrt(raw_.variance(t, c)) + size * std::sqrt(raw_.variance(t, last()))) / room;
+      result.variance(t, c) = (spread * spread + output * output * size * size) * (1 + output) * (1 + output);
+    });
+    for (auto& [label, share] : result.shares) {
+      Matrix<double> divided = zeros<double>(values_.rows(), last());
+      each([&](Index t, Index c, double o, double room) { divided(t, c) = (share(t, c) + std::abs(o) * share(t, last())) / room; });
+      share = divided;
+    }
+    if (output > 0) {
+      Matrix<double> share = zeros<double>(values_.rows(), last());
+      each([&](Index t, Index c, double o, double) { share(t, c) = output * std::abs(o); });
+      result.shares["output"] = share, ++result.stages;
+    }
+    if (!result.undecided && ill_conditioned_)
+      result.undecided = true, result.reason = "conditioning: the error of a denominator reaches its size";
+    return result;
+  }
+
+ private:
+  Index last() const { return values_.cols() - 1; }
+  double denominator(Index t) const { return values_(t, last()) + epsilon_; }
+  template <class F>
+  void each(F&& f) {
+    for (Index t = 0; t < values_.rows(); ++t) {
+      const double error = raw_.deterministic(t, last()) + units_.step * std::abs(denominator(t)) * (epsilon_ == 0 ? 0 : 1);
+      const double room = std::abs(denominator(t)) - error;
+      if (!(room > 0)) ill_conditioned_ = true;
+      for (Index c = 0; c < last(); ++c) f(t, c, values_(t, c) / denominator(t), room > 0 ? room : 0);
+    }
+  }
+  const ErrorModel& raw_;
+  const Matrix<double>& values_;
+  double epsilon_;
+  const Units& units_;
+  bool ill_conditioned_ = false;
+};
+
 double coarsest_unit(const Contract& c) {
   return std::max({c.product.unit_roundoff(), c.intermediate.unit_roundoff(), c.state.unit_roundoff(),
                    c.output.unit_roundoff()});
 }
+
 }  // namespace
+
+ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract,
+                       const Normaliser& normaliser) {
+  const Units units(contract);
+  if (!is_finite(head)) {
+    ErrorModel model;
+    const Index columns = head.v.cols() - (normaliser.divide ? 1 : 0);
+    model.deterministic = model.accumulation = model.variance = zeros<double>(head.tokens(), columns);
+    model.undecided = true, model.reason = "no error model: an input is not finite";
+    return model;
+  }
+  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
+  std::optional<ErrorModel> model = sharp_model(form, how.form);
+  if (!model) model = running_error_model(op, head, how, units, !normaliser.divide);
+  if (!normaliser.divide) return *model;
+  const Evaluator<double>& evaluator = op;
+  return Ratio(*model, evaluator.evaluate(head, how).o, normaliser.epsilon, units).model();
+}
 
 Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared, bool statistical) {
   Matrix<double> bound = model.deterministic;

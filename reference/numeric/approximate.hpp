@@ -2,11 +2,13 @@
 #pragma once
 #include "reference/numeric/autodiff.hpp"
 #include "reference/numeric/interval.hpp"
+#include "reference/numeric/running.hpp"
 
 namespace attest {
 
 inline double approximate(double value) { return value; }
 inline double approximate(float value) { return value; }
+inline double approximate(const Running& value) { return value.value; }
 inline double approximate(const Rational& value) { return nearest_double(value); }
 inline double approximate(const Interval& value) { return mpfi_get_d(value.backend().data()); }
 template <class S>

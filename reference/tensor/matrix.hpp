@@ -10,8 +10,9 @@ namespace attest {
 
 using Index = std::int64_t;
 
+// Eigen's types bring operators of their own and stay out.
 template <class M>
-concept MatrixLike = requires(const M& m) {
+concept MatrixLike = !requires { typename M::PlainObject; } && requires(const M& m) {
   typename M::Scalar;
   { m.rows() } -> std::same_as<Index>;
   { m.cols() } -> std::same_as<Index>;

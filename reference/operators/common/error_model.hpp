@@ -18,6 +18,7 @@ struct ErrorModel {
   Matrix<double> accumulation;   // (tokens, value_dim)
   Matrix<double> variance;       // (tokens, value_dim)
   std::map<std::string, Matrix<double>> shares;  // label of a rounded stage: its part of D, before second order
+  double second_order = 1;  // factor for products of errors, in the matrices above but not in the shares
   Index stages = 0;         // rounded stages of the form, for the statistical part
   bool sharp = false;       // sensitivities of the actual values; else a running error bound, valid and loose
   bool undecided = false;   // then `reason` says why: a gate's error, a range, no model

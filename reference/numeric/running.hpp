@@ -1,0 +1,71 @@
+// Running error analysis as a scalar: a value and a bound on what a computation in working precision u may have got
+// wrong so far, second order included:
+//   x + y: e = e_x + e_y + u (|x + y| + e_x + e_y),   x y: e = e' + u (|x y| + e') + eta, e' = |x| e_y + |y| e_x + e_x e_y
+// Exact where working arithmetic is: adding 0, multiplying by 0 or +-1. The value itself is computed in double.
+// Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3.
+#pragma once
+#include <cmath>
+#include <limits>
+
+namespace attest {
+
+class Running {
+ public:
+  double value = 0, error = 0;
+
+  Running() = default;
+  Running(int constant) : value(constant) {}
+  explicit Running(double constant) : value(constant) {}
+  Running(double v, double e) : value(v), error(e) {}
+
+  // Unit roundoff and smallest subnormal of the working precision, and the error of its exponential in units of u.
+  struct Working {
+    double u = 0, eta = 0, exp_units = 0;
+  };
+  static Working& working() {
+    thread_local Working current;
+    return current;
+  }
+
+  friend Running operator+(const Running& a, const Running& b) {
+    if (a.is(0)) return b;
+    if (b.is(0)) return a;
+    return sum(a.value + b.value, a.error + b.error);
+  }
+  friend Running operator-(const Running& a, const Running& b) { return a + -b; }
+  friend Running operator*(const Running& a, const Running& b) {
+    if (a.is(0) || b.is(0)) return {};
+    if (a.is(1)) return b;
+    if (b.is(1)) return a;
+    const double before = std::abs(a.value) * b.error + std::abs(b.value) * a.error + a.error * b.error;
+    Running result = sum(a.value * b.value, before);
+    result.error += working().eta;
+    return result;
+  }
+  friend Running operator/(const Running& a, const Running& b) {
+    const double quotient = a.value / b.value, room = std::abs(b.value) - b.error;
+    if (!(room > 0)) return {quotient, std::numeric_limits<double>::infinity()};
+    Running result = sum(quotient, (a.error + std::abs(quotient) * b.error) / room);
+    result.error += working().eta;
+    return result;
+  }
+  Running operator-() const { return {-value, error}; }
+  Running& operator+=(const Running& other) { return *this = *this + other; }
+  Running& operator-=(const Running& other) { return *this = *this - other; }
+  Running& operator*=(const Running& other) { return *this = *this * other; }
+  Running& operator/=(const Running& other) { return *this = *this / other; }
+  friend bool operator==(const Running& a, const Running& b) { return a.value == b.value && a.error == b.error; }
+
+  friend Running exp(const Running& a) {
+    const double value = std::exp(a.value), before = value * std::expm1(a.error);
+    return {value, before + working().exp_units * working().u * (value + before) + working().eta};
+  }
+
+ private:
+  bool is(double constant) const { return value == constant && error == 0; }
+  static Running sum(double value, double before) {
+    return {value, before + working().u * (std::abs(value) + before)};
+  }
+};
+
+}  // namespace attest

@@ -1,0 +1,290 @@
+#include "reference/operators/common/error_lin.hpp"
+
+namespace attest {
+namespace {
+
+// gates(), whose member gate() is protected in Arithmetic.
+struct ExactDecay : Arithmetic<double> {
+  static double step(const Gates<double>& gates, Index t) { return gate(gates, t); }
+};
+
+Array diagonal(const Array& column) { return column.col(0).asDiagonal(); }
+
+}  // namespace
+
+double step_gate(const Gates<double>& gates, Index t) { return ExactDecay::step(gates, t); }
+
+Array decay_between(const Gates<double>& gates, Index tokens) {
+  Array omega = Array::Zero(tokens, tokens);
+  for (Index t = 0; t < tokens; ++t) {
+    if (t > 0) omega.row(t).head(t) = step_gate(gates, t) * omega.row(t - 1).head(t);
+    omega(t, t) = 1;
+  }
+  return omega;
+}
+
+std::vector<Array> moments_after(const Array& k, const Array& v, const Gates<double>& gates, Array state) {
+  std::vector<Array> moments;
+  for (Index t = 0; t < k.rows(); ++t) {
+    state = step_gate(gates, t) * state + k.row(t).transpose() * v.row(t);
+    moments.push_back(state);
+  }
+  return moments;
+}
+
+LinStages::LinStages(const Units& units, std::string label, Array queries, Array keys_in, Array values,
+                     Gates<double> g, Array state, Index width, Reads reads)
+    : name(std::move(label)),
+      q(std::move(queries)),
+      k(std::move(keys_in)),
+      v(std::move(values)),
+      gates(g),
+      shift(reads == Reads::inclusive ? 0 : 1),
+      o(Array::Zero(q.rows(), v.cols())),
+      units_(units) {
+  ExactDecay exact;
+  for (Index first = 0; first < q.rows(); first += width) {
+    const Index size = std::min(width, q.rows() - first);
+    LinChunk c{first, size, to_array(exact.decay(gates, first, first + size)), gate_error(units, gates, first, first + size),
+               Array::Zero(size, 1), Array::Zero(size, size), k.middleRows(first, size), state};
+    const Array scores = q.middleRows(first, size) * k.middleRows(first, size).transpose();
+    for (Index t = 0; t < size; ++t) {
+      for (Index s = 0; s + shift <= t; ++s) c.weights(t, s) = c.decay(t + 1 - shift, s + 1) * scores(t, s);
+      c.read(t, 0) = c.decay(t + 1 - shift, 0);
+      c.keys.row(t) *= c.decay(size, t + 1);
+    }
+    o.middleRows(first, size) = c.weights * v.middleRows(first, size) +
+                                diagonal(c.read) * q.middleRows(first, size) * state;
+    state = c.through() * state + c.keys.transpose() * v.middleRows(first, size);
+    chunks.push_back(std::move(c));
+  }
+  final_state = state;
+}
+
+PerChunk LinStages::weights_arithmetic() const {
+  PerChunk result;
+  for (const LinChunk& c : chunks) {
+    const Array magnitude = q.middleRows(c.first, c.size).cwiseAbs() * k.middleRows(c.first, c.size).cwiseAbs().transpose();
+    const double product = units_.gamma(q.cols()) + 2 * units_.input;
+    Array error = Array::Zero(c.size, c.size);
+    for (Index t = 0; t < c.size; ++t)
+      for (Index s = 0; s + shift <= t; ++s) {
+        const Index row = t + 1 - shift;
+        error(t, s) = std::abs(c.weights(t, s)) * (c.gate_error(row, s + 1) + units_.step) +
+                      c.decay(row, s + 1) * product * magnitude(t, s) + units_.eta;
+      }
+    result.push_back(std::move(error));
+  }
+  return result;
+}
+
+Array LinStages::rows_arithmetic() const {
+  Array error = units_.step * o.cwiseAbs();
+  for (const LinChunk& c : chunks) {
+    const Array q_c = q.middleRows(c.first, c.size), v_c = v.middleRows(c.first, c.size);
+    Array read_error = c.read;
+    for (Index t = 0; t < c.size; ++t) read_error(t, 0) *= c.gate_error(t + 1 - shift, 0) + units_.step;
+    const Array carried = (q_c * c.state).cwiseAbs(), magnitude = q_c.cwiseAbs() * c.state.cwiseAbs();
+    error.middleRows(c.first, c.size) += (units_.gamma(c.size) + units_.input) * (c.weights.cwiseAbs() * v_c.cwiseAbs()) +
+                                         (units_.gamma(q.cols()) + units_.input) * (diagonal(c.read) * magnitude) +
+                                         diagonal(read_error) * carried;
+  }
+  return error.array() + static_cast<double>(q.cols() + o.cols()) * units_.eta;
+}
+
+// Error in the state after each chunk from the chunk's own arithmetic: entry b + 1 for chunk b.
+PerChunk LinStages::carry_arithmetic() const {
+  PerChunk result{Array::Zero(k.cols(), v.cols())};
+  for (std::size_t b = 0; b < chunks.size(); ++b) {
+    const LinChunk& c = chunks[b];
+    const Array& after = b + 1 < chunks.size() ? chunks[b + 1].state : final_state;
+    Array error = (units_.gamma(c.size) + units_.input) *
+                      (c.keys.cwiseAbs().transpose() * v.middleRows(c.first, c.size).cwiseAbs()) +
+                  units_.step * after.cwiseAbs();
+    error += (c.gate_error(c.size, 0) + (c.through() == 1 ? 0 : units_.step)) * c.through() * c.state.cwiseAbs();
+    result.push_back(error.array() + static_cast<double>(c.size) * units_.eta);
+  }
+  return result;
+}
+
+void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
+  PerChunk weights, states, first_state, carried{Array::Zero(k.cols(), v.cols())}, keys, faded_arithmetic;
+  for (const LinChunk& c : chunks) {
+    sum.gates(c.gate_error);
+    sum.range(name + ".weights", units_.contract.intermediate, c.weights);
+    sum.range(name + ".state", units_.contract.intermediate, c.state);
+    weights.push_back(c.weights), keys.push_back(c.keys);
+    const bool initial = c.first == 0;
+    states.push_back(initial ? Array::Zero(k.cols(), v.cols()) : c.state);
+    first_state.push_back(initial ? c.state : Array::Zero(k.cols(), v.cols()));
+    if (!initial) carried.push_back(c.state);
+    if (!initial) sum.range(name + ".carry", units_.contract.state, c.state);
+    Array faded = c.keys.cwiseAbs();
+    for (Index t = 0; t < c.size; ++t) faded.row(t) *= c.gate_error(c.size, t + 1) + (c.decay(c.size, t + 1) == 1 ? 0 : units_.step);
+    faded_arithmetic.push_back(std::move(faded));
+  }
+  const auto sized = [](Norm p, const PerChunk& all) {
+    PerChunk result;
+    for (const Array& one : all) result.push_back(size_of(p, one));
+    return result;
+  };
+  sum.rounded(name + ".weights", units_.operand, [&](Norm p) { return reader.weights(p, *this, sized(p, weights)); });
+  sum.rounded(name + ".state", units_.operand, [&](Norm p) { return reader.states(p, *this, sized(p, first_state), false); });
+  sum.rounded(name + ".state", units_.carried_state, [&](Norm p) { return reader.states(p, *this, sized(p, states), false); });
+  sum.rounded(name + ".carry", units_.carry, [&](Norm p) { return reader.states(p, *this, sized(p, carried), true); });
+  sum.rounded(name + ".keys", units_.operand, [&](Norm p) { return reader.keys(p, *this, sized(p, keys)); });
+  sum.arithmetic(reader.weights(Norm::absolute, *this, weights_arithmetic()));
+  sum.arithmetic(reader.rows(Norm::absolute, *this, rows_arithmetic()));
+  sum.arithmetic(reader.states(Norm::absolute, *this, carry_arithmetic(), true));
+  sum.arithmetic(reader.keys(Norm::absolute, *this, faded_arithmetic));
+}
+
+// ---- as values
+
+Array ReadAsValue::rows(Norm p, const LinStages&, const Array& error) const {
+  return mixing_ ? Array(size_of(p, *mixing_) * error) : Array(size_of(p, factor_) * error);
+}
+
+Array ReadAsValue::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
+  Array in_rows = Array::Zero(lin.tokens(), lin.v.cols());
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    in_rows.middleRows(c.first, c.size) = error[b] * size_of(p, lin.v.middleRows(c.first, c.size));
+  }
+  return rows(p, lin, in_rows);
+}
+
+Array ReadAsValue::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
+  if (mixing_) return read_states(p, lin, error, carried);
+  Array in_rows = Array::Zero(lin.tokens(), lin.v.cols());
+  Array held = Array::Zero(lin.k.cols(), lin.v.cols());
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    held = carried ? Array(held + error[b]) : error[b];
+    in_rows.middleRows(c.first, c.size) = size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held;
+    held *= size_of(p, c.through());
+  }
+  return rows(p, lin, in_rows);
+}
+
+Array ReadAsValue::read_states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
+  const Index n = lin.tokens();
+  Array sum = Array::Zero(n, lin.v.cols()), row_of_state = Array::Zero(n, lin.k.cols());
+  for (std::size_t b = lin.chunks.size(); b-- > 0;) {
+    const LinChunk& c = lin.chunks[b];
+    const Array own = mixing_->middleCols(c.first, c.size) * diagonal(c.read) * lin.q.middleRows(c.first, c.size);
+    row_of_state = carried ? Array(own + c.through() * row_of_state) : own;
+    const Index rest = n - c.first;
+    sum.bottomRows(rest) += size_of(p, row_of_state.bottomRows(rest)) * error[b];
+  }
+  return sum;
+}
+
+Array ReadAsValue::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
+  PerChunk in_states{Array::Zero(lin.k.cols(), lin.v.cols())};
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b)
+    in_states.push_back(error[b].transpose() * size_of(p, lin.v.middleRows(lin.chunks[b].first, lin.chunks[b].size)));
+  return states(p, lin, in_states, true);
+}
+
+// ---- as keys
+
+ReadAsKey::ReadAsKey(Array q, Array v, Gates<double> gates, std::vector<double> row_scale)
+    : q_(std::move(q)), v_(std::move(v)), gates_(gates), row_scale_(std::move(row_scale)),
+      omega_(decay_between(gates, q_.rows())) {
+  if (row_scale_.empty()) row_scale_.assign(static_cast<std::size_t>(q_.rows()), 1.0);
+  for (Index j = 0; j < q_.rows(); ++j) omega_.col(j) *= row_scale_[static_cast<std::size_t>(j)];
+}
+
+Array ReadAsKey::rows(Norm p, const LinStages&, const Array& error) const {
+  const Array along_query = size_of(p, q_) * error.transpose();
+  return size_of(p, omega_).cwiseProduct(along_query) * size_of(p, v_);
+}
+
+Array ReadAsKey::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
+  Array along_query = Array::Zero(lin.tokens(), lin.tokens());
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    const Array projected = size_of(p, q_ * lin.v.middleRows(c.first, c.size).transpose());
+    along_query.middleCols(c.first, c.size) = projected * error[b].transpose();
+  }
+  return size_of(p, omega_).cwiseProduct(along_query) * size_of(p, v_);
+}
+
+// along_query (tokens, key_dim): the error of each state row, projected on the query of the output.
+void ReadAsKey::read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query, bool carried,
+                           Array& sum) const {
+  Array seen = Array::Zero(lin.k.cols(), v_.cols());  // sum_j Omega_tj w_j q_jx v_jc
+  double through = 1;
+  for (std::size_t b = chunk; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    for (Index t = c.first; t < c.last(); ++t) {
+      if (t > lin.chunks[chunk].first) seen *= step_gate(gates_, t);
+      if (carried || b == chunk)
+        seen += (row_scale_[static_cast<std::size_t>(t)] * through * c.read(t - c.first, 0)) * lin.q.row(t).transpose() * v_.row(t);
+      if (p == Norm::absolute) sum.row(t) += along_query.row(t) * seen.cwiseAbs();
+      else sum.row(t) += along_query.row(t) * seen.cwiseAbs2();
+    }
+    through *= c.through();
+  }
+}
+
+Array ReadAsKey::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
+  Array sum = Array::Zero(lin.tokens(), v_.cols());
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b)
+    if (!error[b].isZero(0)) read_state(p, lin, b, size_of(p, q_) * error[b].transpose(), carried, sum);
+  return sum;
+}
+
+Array ReadAsKey::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
+  Array sum = Array::Zero(lin.tokens(), v_.cols());
+  for (std::size_t b = 0; b + 1 < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    const Array projected = size_of(p, q_ * lin.v.middleRows(c.first, c.size).transpose());
+    read_state(p, lin, b + 1, projected * error[b], true, sum);
+  }
+  return sum;
+}
+
+// ---- as queries
+
+Array ReadAsQuery::rows(Norm p, const LinStages& lin, const Array& error) const {
+  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
+  for (Index t = 0; t < lin.tokens(); ++t) sum.row(t) = error.row(t) * size_of(p, moments_[static_cast<std::size_t>(t)]);
+  return sum;
+}
+
+Array ReadAsQuery::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
+  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    for (Index t = 0; t < c.size; ++t) {
+      const Array values = lin.v.middleRows(c.first, t + 1) * moments_[static_cast<std::size_t>(c.first + t)];
+      sum.row(c.first + t) = error[b].row(t).head(t + 1) * size_of(p, values);
+    }
+  }
+  return sum;
+}
+
+Array ReadAsQuery::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
+  return rows(p, lin, ReadAsValue().states(p, lin, error, carried));
+}
+
+Array ReadAsQuery::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
+  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
+  Array held = Array::Zero(0, lin.k.cols());  // errors of the faded keys so far, faded on
+  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+    const LinChunk& c = lin.chunks[b];
+    if (c.first > 0) {
+      const Array cost = size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held.transpose();
+      for (Index t = 0; t < c.size; ++t)
+        sum.row(c.first + t) = cost.row(t) * size_of(p, lin.v.topRows(c.first) * moments_[static_cast<std::size_t>(c.first + t)]);
+    }
+    Array longer(c.last(), lin.k.cols());
+    longer << held * size_of(p, c.through()), error[b];
+    held = std::move(longer);
+  }
+  return sum;
+}
+
+}  // namespace attest
