@@ -214,7 +214,9 @@ ErrorModel hla3_printed(const FormError& form) {
   const ReadAsKey as_key(h.q, h.v, none), scored_key(h.q, h.v, none, scores);
   const ReadAsValue as_value(mixing);
   x.collect(scored_key, h.sum);
-  y.collect(ReadAsCoefficient(h.k, mixing, h.v), h.sum);
+  ErrorSum bounded(h.units, n, h.v.cols());
+  y.collect(ReadAsCoefficient(h.k, mixing, h.v), bounded);
+  h.sum.absorb(bounded);
   z.collect(ReadAsValue(scored), h.sum);
   h.rows("a.rows", x, a, as_key);
   h.rows("b.rows", z, b, as_value);

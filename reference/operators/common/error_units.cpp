@@ -132,6 +132,12 @@ void ErrorSum::rounded(const std::string& label, double unit, const Array& absol
 
 void ErrorSum::arithmetic(const Array& contribution) { arithmetic_ += contribution; }
 
+void ErrorSum::absorb(const ErrorSum& bounded) {
+  arithmetic_ += bounded.rounded_ + bounded.arithmetic_;
+  shares_.insert(bounded.shares_.begin(), bounded.shares_.end());
+  if (!bounded.undecided_.empty()) undecide(bounded.undecided_);
+}
+
 void ErrorSum::undecide(const std::string& reason) {
   if (undecided_.empty()) undecided_ = reason;
 }

@@ -60,6 +60,8 @@ class ErrorSum {
   void rounded(const std::string& label, double unit, const Contribution& contribution);
   void rounded(const std::string& label, double unit, const Array& absolute, const Array& square);
   void arithmetic(const Array& contribution);
+  // Adds stages whose sensitivities are upper bounds: to D, and never to the statistical part.
+  void absorb(const ErrorSum& bounded);
   void undecide(const std::string& reason);
   // Notes that a tensor is stored in `format`: undecided when it may overflow.
   void range(const std::string& label, const Format& format, const Array& tensor);
