@@ -38,8 +38,8 @@ std::vector<const Claim*> claims_matching(const std::string& glob) {
 }
 
 bool Entry::decided() const {
-  auto settled = [](const std::optional<Decision>& d) { return !d || d->verdict != Verdict::undecided; };
-  return decision.verdict != Verdict::undecided && settled(corrected) && settled(instead);
+  auto settled = [](const std::optional<Decision>& d) { return !d || d->verdict != ClaimVerdict::undecided; };
+  return decision.verdict != ClaimVerdict::undecided && settled(corrected) && settled(instead);
 }
 
 namespace {
@@ -49,7 +49,7 @@ Entry decide_one(const Claim& claim, const LedgerOptions& options) {
   Entry entry;
   entry.claim = &claim;
   entry.decision = decide(claim.statement, claim.id, options);
-  if (entry.decision.verdict == Verdict::refuted) {
+  if (entry.decision.verdict == ClaimVerdict::refuted) {
     if (claim.corrected) entry.corrected = decide(*claim.corrected, claim.id + "/corrected", options);
     if (claim.instead) entry.instead = decide(*claim.instead, claim.id + "/instead", options);
   }
@@ -93,7 +93,7 @@ nlohmann::ordered_json counterexample_json(const Counterexample& c) {
 }
 
 nlohmann::ordered_json evidence_json(const Decision& d) {
-  if (d.verdict == Verdict::refuted) return counterexample_json(*d.counterexample);
+  if (d.verdict == ClaimVerdict::refuted) return counterexample_json(*d.counterexample);
   auto range = [](Index first, Index last) { return nlohmann::ordered_json{first, last}; };
   return {{"field", "Z/(2^61-1)"},
           {"instances", d.field_instances},
@@ -157,8 +157,8 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
 }
 
 std::string summary(const Decision& d) {
-  if (d.verdict == Verdict::undecided) return "no rational counterexample found, though random instances fail";
-  if (d.verdict == Verdict::holds) {
+  if (d.verdict == ClaimVerdict::undecided) return "no rational counterexample found, though random instances fail";
+  if (d.verdict == ClaimVerdict::holds) {
     if (std::isinf(d.log2_failure)) return fmt::format("{} shapes, every one checked", d.shapes);
     return fmt::format("{} shapes x {}, degree {}, 2^{:.0f}", d.shapes, d.instances_per_shape, d.total_degree, std::ceil(d.log2_failure));
   }
