@@ -163,7 +163,7 @@ auto causal(const Subject& subject, Index later) {
   };
 }
 
-// o(c x) = c^degree o(x), without an initial state.
+// o(c x) = c^degree o(x), without an initial state or ridge.
 auto homogeneous(const Subject& subject, const std::string& field, int degree) {
   return [subject, field, degree]<class S>(const Shape& shape, const Inputs<S>& inputs) {
     Head<S> head = inputs.head(shape);
@@ -174,16 +174,17 @@ auto homogeneous(const Subject& subject, const std::string& field, int degree) {
   };
 }
 
-// Every scalar input that has a gradient, in one order, with its field's name.
+// Every scalar input that has a gradient, in one order, with its field's name. Without decay: a form that exists
+// undecayed only has no derivative along it.
 template <class S, class F>
-void visit_scalars(Head<S>& head, F f) {
+void visit_scalars(Head<S>& head, bool with_decay, F f) {
   auto matrix = [&](const std::string& name, Matrix<S>& m) {
     for (Index i = 0; i < m.size(); ++i) f(name, m.data()[i]);
   };
   matrix("q", head.q), matrix("k", head.k), matrix("v", head.v), matrix("level_scales", head.level_scales);
   for (S& alpha : head.alpha) f(std::string("alpha"), alpha);
   for (S& beta : head.beta) f(std::string("beta"), beta);
-  f(std::string("decay"), head.decay);
+  if (with_decay) f(std::string("decay"), head.decay);
   for (auto& [name, levels] : head.initial.moments)
     for (auto& moment : levels) matrix("initial." + name, moment);
 }
@@ -234,7 +235,7 @@ class DetachesLastRow : public Arithmetic<Var<S>> {
 // J^T cotangent by the reverse tape of a form, in the order of visit_scalars.
 template <class S>
 std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotangent<S>& cotangent, const Evaluation& how,
-                       bool detached) {
+                       bool with_decay, bool detached) {
   Tape<S> tape;
   Head<Var<S>> inputs = convert<Var<S>>(head, [](const S& value) { return Var<S>::input(value); });
   DetachesLastRow<S> cut;
@@ -244,7 +245,7 @@ std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotang
   if (loss.node >= 0) bar[static_cast<std::size_t>(loss.node)] = S(1);
   bar = tape.adjoints(std::move(bar));
   std::vector<S> gradient;
-  visit_scalars(inputs, [&](const std::string&, Var<S>& input) { gradient.push_back(bar[static_cast<std::size_t>(input.node)]); });
+  visit_scalars(inputs, with_decay, [&](const std::string&, Var<S>& input) { gradient.push_back(bar[static_cast<std::size_t>(input.node)]); });
   return gradient;
 }
 
@@ -253,11 +254,11 @@ std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotang
 // from its values at 0 .. degree (Lagrange).
 template <class S>
 S forward(const Subject& subject, const Head<S>& head, const Matrix<S>& direction, const std::string& field,
-          const Cotangent<S>& cotangent, const Evaluation& how, Index degree) {
+          const Cotangent<S>& cotangent, const Evaluation& how, bool with_decay, Index degree) {
   if constexpr (std::is_same_v<S, PrimeField>) {
     Head<Dual<S>> inputs = convert<Dual<S>>(head, [](const S& value) { return Dual<S>(value); });
     Index next = 0;
-    visit_scalars(inputs, [&](const std::string& name, Dual<S>& input) {
+    visit_scalars(inputs, with_decay, [&](const std::string& name, Dual<S>& input) {
       const S tangent = direction.data()[next++];
       if (field.empty() || field == name) input.tangent = tangent;
     });
@@ -267,7 +268,7 @@ S forward(const Subject& subject, const Head<S>& head, const Matrix<S>& directio
     for (Index node = 0; node <= degree; ++node) {
       Head<S> moved = head;
       Index next = 0;
-      visit_scalars(moved, [&](const std::string& name, S& input) {
+      visit_scalars(moved, with_decay, [&](const std::string& name, S& input) {
         const S tangent = direction.data()[next++];
         if (field.empty() || field == name) input += S(static_cast<int>(node)) * tangent;
       });
@@ -286,8 +287,8 @@ S forward(const Subject& subject, const Head<S>& head, const Matrix<S>& directio
   }
 }
 
-Fields gradient_fields(const Declaration& d, const Shape& shape) {
-  Fields fields = operator_fields(d, shape, !d.decayed_scan);
+Fields gradient_fields(const Declaration& d, const Shape& shape, bool with_decay) {
+  Fields fields = operator_fields(d, shape, !with_decay);
   Index entries = 1;  // decay, should it not be among the fields
   for (const Field& field : fields) entries += field.rows * field.cols;
   if (d.level_scales) entries += 8 * shape.key_dim * shape.value_dim;  // levels that the initial state leaves empty
@@ -297,41 +298,55 @@ Fields gradient_fields(const Declaration& d, const Shape& shape) {
   return fields;
 }
 
-// The degree of <do, o>, which bounds that of its directional derivatives: one more than the outputs.
-Index loss_degree(const Subject& subject, const Shape& shape) {
-  const auto head = degree_inputs(operator_fields(subject.d, shape, !subject.d.decayed_scan)).head(shape);
+// The forms whose derivatives a law compares, and whether decay is one of the variables.
+struct Differentiated {
+  std::vector<Evaluation> reverse;
+  Evaluation forward;
+  bool with_decay;
+};
+
+// A bound on the degree of <do, J direction>: that of the outputs, one for do and one for the direction.
+Index loss_degree(const Subject& subject, const Differentiated& forms, const Shape& shape) {
+  const auto head = degree_inputs(operator_fields(subject.d, shape, !forms.with_decay)).head(shape);
   Comparisons<Degree> all;
-  for (const Form form : {Form::direct, Form::stream, Form::scan, Form::chunk}) {
-    const auto solution = subject.evaluate(head, {form, 4, 0});
+  auto append = [&](const Evaluation& how) {
+    const auto solution = subject.evaluate(head, how);
     compare_solutions(all, "", solution, solution);
-  }
-  return largest_degree(all) + 2;  // and one for the direction
+  };
+  append(forms.forward);
+  for (const Evaluation& how : forms.reverse) append(how);
+  return largest_degree(all) + 2;
 }
 
-auto gradient(const Subject& subject, const std::vector<Evaluation>& reverse_forms, const Evaluation& forward_form, bool by_field,
-              bool detached) {
+// A random direction meets every entry of a gradient at once; where the totals differ, the fields are told apart.
+auto gradient(const Subject& subject, const Differentiated& forms, bool detached) {
   return [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
+    const bool with_decay = forms.with_decay;
     Head<S> head = inputs.head(shape);
     const Cotangent<S> cotangent{inputs["do"], inputs["dfinal"]};
     const Matrix<S>& direction = inputs["direction"];
-    const Index degree = std::is_same_v<S, Rational> ? loss_degree(subject, shape) : 0;
-    std::map<std::string, S> expected;
+    const Index degree = std::is_same_v<S, Rational> ? loss_degree(subject, forms, shape) : 0;
+    auto along = [&](const std::string& field) {
+      return forward(subject, head, direction, field, cotangent, forms.forward, with_decay, degree);
+    };
+    const S total = along("");
     Comparisons<S> list;
-    for (const Evaluation& how : reverse_forms) {
-      const auto bar = reverse(subject, head, cotangent, how, detached);
-      std::map<std::string, S> along;
+    for (const Evaluation& how : forms.reverse) {
+      const auto bar = reverse(subject, head, cotangent, how, with_decay, detached);
+      std::map<std::string, S> by_field;
+      S sum(0);
       Index next = 0;
-      visit_scalars(head, [&](const std::string& name, S&) {
-        along.try_emplace(by_field ? name : "", S(0)).first->second += bar[static_cast<std::size_t>(next)] * direction.data()[next];
+      visit_scalars(head, with_decay, [&](const std::string& name, S&) {
+        const S part = bar[static_cast<std::size_t>(next)] * direction.data()[next];
+        by_field.try_emplace(name, S(0)).first->second += part;
+        sum += part;
         ++next;
       });
-      for (const auto& [name, value] : along) {
-        auto [place, fresh] = expected.try_emplace(name, S(0));
-        if (fresh) place->second = forward(subject, head, direction, name, cotangent, forward_form, degree);
-        list.push_back({"d" + (name.empty() ? std::string("(all)") : name) + " along the direction, reverse " +
-                            std::string(form_name(how.form)) + " against forward " + std::string(form_name(forward_form.form)),
-                        as_matrix(value), as_matrix(place->second)});
-      }
+      const std::string routes = " along the direction, reverse " + std::string(form_name(how.form)) + " against forward " +
+                                 std::string(form_name(forms.forward.form));
+      if (!(sum == total))
+        for (const auto& [name, value] : by_field) list.push_back({"d" + name + routes, as_matrix(value), as_matrix(along(name))});
+      list.push_back({"all inputs" + routes, as_matrix(sum), as_matrix(total)});
     }
     return list;
   };
@@ -371,7 +386,7 @@ class LawWriter {
     auto taken = [d = d_](const Shape& shape) {
       Fields all = {{"factor"}};
       for (const Field& f : operator_fields(d, shape, false))
-        if (!f.name.starts_with("initial.")) all.push_back(f);
+        if (!f.name.starts_with("initial.") && f.name != "ridge") all.push_back(f);
       return all;
     };
     const std::pair<const char*, int> degrees[] = {{"q", d_.degree_q}, {"k", d_.degree_k}, {"v", d_.degree_v}};
@@ -381,14 +396,14 @@ class LawWriter {
             state("", all_shapes(), taken, homogeneous(subject_, field, degree)), "one degree more",
             state("", all_shapes(), taken, homogeneous(subject_, field, degree + 1)));
   }
-  void add_gradient(const std::string& law, const std::string& text, const std::vector<Evaluation>& reverse_forms,
-                    const Evaluation& forward_form, bool by_field) {
-    auto make = [&](const std::vector<Evaluation>& forms, bool detached) {
-      return state("", operator_shapes(d_), [d = d_](const Shape& shape) { return gradient_fields(d, shape); },
-                   gradient(subject_, forms, forward_form, by_field, detached),
-                   [subject = subject_](const Shape& shape) { return loss_degree(subject, shape); });
+  void add_gradient(const std::string& law, const std::string& text, const Differentiated& forms) {
+    auto make = [&](const Differentiated& of, bool detached) {
+      return state("", operator_shapes(d_), [d = d_, of](const Shape& shape) { return gradient_fields(d, shape, of.with_decay); },
+                   gradient(subject_, of, detached),
+                   [subject = subject_, of](const Shape& shape) { return loss_degree(subject, of, shape); });
     };
-    add(law, text, make(reverse_forms, false), "the last row of o detached", make({{Form::stream, 1, 0}}, true));
+    add(law, text, make(forms, false), "the last row of o detached",
+        make({{{Form::stream, 1, 0}}, forms.forward, forms.with_decay}, true));
   }
   const Subject& subject() const { return subject_; }
 
@@ -422,10 +437,10 @@ void append_laws(const DefinitionLaws& definition, std::vector<Claim>& list) {
   laws.add("causal", "o_t does not depend on the tokens after t, in any form", undecayed, causal(subject, 1),
            "token t itself replaced too", causal(subject, 0));
   laws.add_homogeneity();
-  laws.add_gradient("gradient", "the reverse tape of the direct sum is the exact directional derivative, field by field",
-                    {{Form::direct, 1, 0}}, {Form::direct, 1, 0}, true);
+  laws.add_gradient("gradient", "the reverse tape of the direct sum is the exact directional derivative in every input",
+                    {{{Form::direct, 1, 0}}, {Form::direct, 1, 0}, true});
   laws.add_gradient("adjoint", "<dO, J dx> = <J^T dO, dx>, J of the stream, J^T of stream, scan and chunk",
-                    {{Form::stream, 1, 0}, {Form::scan, 1, 0}, {Form::chunk, 4, 0}}, {Form::stream, 1, 0}, false);
+                    {{{Form::stream, 1, 0}, {Form::scan, 1, 0}, {Form::chunk, 4, 0}}, {Form::stream, 1, 0}, !undecayed});
 }
 
 }  // namespace attest

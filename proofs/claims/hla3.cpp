@@ -8,6 +8,7 @@ namespace attest {
 namespace {
 using namespace printed;
 using Printed = Hla3Monoid<Hla3Rule::printed>;
+using Corrected = Hla3Monoid<Hla3Rule::corrected>;
 
 std::shared_ptr<const Statement> also(Statement statement) { return std::make_shared<const Statement>(std::move(statement)); }
 
@@ -85,7 +86,8 @@ Index corrected_entries(const Shape& s) { return 3 * s.key_dim * s.key_dim + 3 *
 Index map_rank(const Shape& s) { return s.value_dim * (s.key_dim * (s.key_dim + 1) * (s.key_dim + 2) / 6); }
 
 // The maps M of single tokens span a space of this dimension, so that no smaller linear state of a segment tells them
-// apart: (x)_3 applies M to an arbitrary S^Q.
+// apart: (x)_3 applies M to an arbitrary S^Q. No tokens span more, and explicit ones do: k_ta = x^(4^a) and v_tc =
+// x^(1024 c) with x = t + 2 give pairwise different powers of x.
 Statement maps_needed(bool one_less) {
   std::vector<Shape> shapes;
   for (Index d = 1; d <= 4; ++d)
@@ -94,17 +96,27 @@ Statement maps_needed(bool one_less) {
   return state("the maps M[Z] = sum D^K Z D^P of (x)_3 span dv d(d+1)(d+2)/6 dimensions: O(d^3 dv) storage is needed for them", shapes,
                plain_fields(false),
                [one_less]<class S>(const Shape& shape, const Inputs<S>& inputs) {
-                 const Head<S> in = inputs.head(shape);
                  const Index n = shape.key_dim;
-                 Matrix<S> rows(in.tokens(), n * n * n * shape.value_dim);
-                 for (Index t = 0; t < in.tokens(); ++t) {
-                   const Matrix<S> k = in.k.row(t), kk = outer(k, k).reshaped(1, n * n), kv = outer(k, in.v.row(t)).reshaped(1, n * shape.value_dim);
-                   rows.row(t) = outer(kv, kk).reshaped(1, kv.size() * kk.size());
+                 auto dimension = [&](const Matrix<S>& keys, const Matrix<S>& values) {
+                   Matrix<S> rows(shape.tokens, n * n * n * shape.value_dim);
+                   for (Index t = 0; t < shape.tokens; ++t) {
+                     const Matrix<S> k = keys.row(t), kk = outer(k, k).reshaped(1, n * n), kv = outer(k, values.row(t)).reshaped(1, n * shape.value_dim);
+                     rows.row(t) = outer(kv, kk).reshaped(1, kv.size() * kk.size());
+                   }
+                   return rank(rows);
+                 };
+                 Matrix<S> k(shape.tokens, n), v(shape.tokens, shape.value_dim);
+                 for (Index t = 0; t < shape.tokens; ++t) {
+                   const S x(static_cast<int>(t + 2));
+                   for (Index a = 0, exponent = 1; a < n; ++a, exponent *= 4) k(t, a) = power(x, exponent);
+                   for (Index c = 0; c < shape.value_dim; ++c) v(t, c) = power(x, 1024 * c);
                  }
-                 return Comparisons<S>{{"dimension against formula", as_matrix(S(static_cast<int>(rank(rows)))),
-                                        as_matrix(S(static_cast<int>(map_rank(shape) - (one_less ? 1 : 0))))}};
+                 const Index stated = map_rank(shape) - (one_less ? 1 : 0);
+                 return Comparisons<S>{
+                     {"dimension above the stated one", as_matrix(S(static_cast<int>(std::max<Index>(dimension(inputs["k"], inputs["v"]) - stated, 0)))), as_matrix(S(0))},
+                     {"dimension of explicit tokens against the stated one", as_matrix(S(static_cast<int>(dimension(k, v)))), as_matrix(S(static_cast<int>(stated)))}};
                },
-               [](const Shape& shape) { return 4 * (map_rank(shape) + 1); });  // a minor of that size
+               [](const Shape& shape) { return 4 * shape.tokens; });  // a minor of rows of degree four
 }
 // min(1, entries needed by the maps - entries of the corrected segment), from some d on.
 Statement smaller_state(Index from) {
@@ -157,11 +169,16 @@ void append_hla3_claims(std::vector<Claim>& list) {
                                   true, "stream against sum", printed_stream, printed_weight)),
                   {{"the masked operator", rows_agree("", true, "stream against sum", twice_stream, masked)}}});
   list.push_back({"hla3.alg3.decay.associative", alg3, associative<Printed>("decayed (x)_3, every moment and map of A scaled by rho_B, is associative", true),
-                  nullptr, nullptr, {{"right part taken twice", associative<RightTwice<Printed>>("", true)}}});
+                  also(associative<Corrected>("with R, U, M <- rho_B^3 A + rho_A B (gamma once per token) and F_AB = rho_B^3 F_A + F_B + S^K_A R_B + "
+                                              "M_B[S^Q_A] + U_B P_A it is",
+                                              true)),
+                  nullptr, {{"right part taken twice", associative<RightTwice<Printed>>("", true)}}});
   list.push_back({"hla3.alg3.decay.scan", alg3,
                   rows_agree("the decayed scan (same carry-scaling) = the printed decayed Algorithm 3", true, "scan against stream",
                              scan_of<Hla3Rule::printed>(), printed_stream),
-                  nullptr, nullptr, {{"maps dropped", rows_agree("", false, "scan against stream", scan_of<Hla3Rule::no_map>(), printed_stream)}}});
+                  also(rows_agree("the corrected scan = the stream with G <- gamma^3 G + gamma^2 (the same increments)", true, "scan against stream",
+                                  scan_of<Hla3Rule::corrected>(), twice_stream)),
+                  nullptr, {{"maps dropped", rows_agree("", false, "scan against stream", scan_of<Hla3Rule::no_map>(), printed_stream)}}});
   list.push_back({"hla3.maps.needed", "arXiv 2510.27258 section 7.3", maps_needed(false), nullptr, nullptr, {{"one dimension less", maps_needed(true)}}});
   list.push_back({"hla3.maps.smaller", "derived; the segment itself: law.hla3.masked.scan", smaller_state(19), nullptr, nullptr,
                   {{"at every size", smaller_state(1)}}});

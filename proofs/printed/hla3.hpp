@@ -92,7 +92,9 @@ Matrix<S> apply_map(const Matrix<S>& map, const Matrix<S>& z, Index rows, Index 
   return product(map, z.reshaped(z.size(), 1)).reshaped(rows, columns);
 }
 // Printed ("same carry-scaling" with decay): every moment and map of A times rho_B, cross terms with the scaled A.
-enum class Hla3Rule { printed, no_map, no_cross };
+// Corrected: R, U and M carry gamma once per token and combine as rho_B^3 A + rho_A B, F as rho_B^3 F_A + F_B plus cross
+// terms with the moments of A as they are.
+enum class Hla3Rule { printed, corrected, no_map, no_cross };
 template <Hla3Rule rule>
 struct Hla3Monoid {
   template <class S>
@@ -106,13 +108,22 @@ struct Hla3Monoid {
   template <class S>
   static Hla3Segment<S> token(const Head<S>& in, Index t) {
     const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t), DK = outer(k, k), DQ = outer(q, q), DP = outer(k, v);
-    const Matrix<S> dm = k.transpose(), flat = DK.reshaped(1, DK.size());
-    return {DK, DQ, DP, dm, product(DQ, DP), product(DQ, dm), product(DK, DQ), outer(DP.reshaped(1, DP.size()), flat),
+    const S g = rule == Hla3Rule::corrected ? in.decay : S(1);
+    const Matrix<S> dm = k.transpose(), flat = g * DK.reshaped(1, DK.size());
+    return {DK, DQ, DP, dm, g * product(DQ, DP), g * product(DQ, dm), g * product(DK, DQ), outer(DP.reshaped(1, DP.size()), flat),
             outer(k, flat), product(product(DK, DQ), DP), product(product(DK, DQ), dm), in.decay};
   }
   template <class S>
   static Hla3Segment<S> combine(const Hla3Segment<S>& a, const Hla3Segment<S>& b) {
     const S& g = b.rho;
+    if constexpr (rule == Hla3Rule::corrected) {
+      const S c = g * g * g;
+      const S& f = a.rho;
+      return {g * a.K + b.K, g * a.Q + b.Q, g * a.P + b.P, g * a.m + b.m, c * a.R + f * b.R, c * a.r + f * b.r, c * a.U + f * b.U,
+              c * a.M + f * b.M, c * a.Mm + f * b.Mm,
+              c * a.F + b.F + product(a.K, b.R) + product(b.U, a.P) + apply_map(b.M, a.Q, a.P.rows(), a.P.cols()),
+              c * a.eta + b.eta + product(a.K, b.r) + product(b.U, a.m) + apply_map(b.Mm, a.Q, a.P.rows(), 1), f * g};
+    }
     const Matrix<S> K = g * a.K, Q = g * a.Q, P = g * a.P, m = g * a.m;
     Hla3Segment<S> x{K + b.K, Q + b.Q, P + b.P, m + b.m, g * a.R + b.R, g * a.r + b.r, g * a.U + b.U, g * a.M + b.M,
                      g * a.Mm + b.Mm, g * a.F + b.F, g * a.eta + b.eta, a.rho * b.rho};
