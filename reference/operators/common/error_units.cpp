@@ -156,7 +156,10 @@ void ErrorSum::gates(const Array& relative_error) {
 }
 
 ErrorModel ErrorSum::finish(Index depth) const {
-  const double second_order = std::pow(1 + units_.largest, static_cast<double>(depth));
+  return finish_with(std::pow(1 + units_.largest, static_cast<double>(depth)));
+}
+
+ErrorModel ErrorSum::finish_with(double second_order) const {
   ErrorModel model;
   model.deterministic = to_matrix(second_order * (rounded_ + arithmetic_));
   model.accumulation = to_matrix(second_order * arithmetic_);

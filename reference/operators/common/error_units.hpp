@@ -68,6 +68,8 @@ class ErrorSum {
   void gates(const Array& relative_error);
   // `depth` roundings of the coarsest unit lie on the longest path from an input to an output.
   ErrorModel finish(Index depth) const;
+  // The same with the factor for products of errors given.
+  ErrorModel finish_with(double second_order) const;
   const Units& units() const { return units_; }
 
  private:
