@@ -58,9 +58,9 @@ std::string table(const std::vector<Entry>& entries) {
 std::string totals(const std::vector<Entry>& entries, double seconds) {
   std::size_t holds = 0, refuted = 0, undecided = 0, survivors = 0, controls = 0;
   for (const Entry& entry : entries) {
-    holds += entry.decision.verdict == Verdict::holds, refuted += entry.decision.verdict == Verdict::refuted;
+    holds += entry.decision.verdict == ClaimVerdict::holds, refuted += entry.decision.verdict == ClaimVerdict::refuted;
     undecided += !entry.decided();
-    for (const auto& control : entry.controls) ++controls, survivors += control.decision.verdict != Verdict::refuted;
+    for (const auto& control : entry.controls) ++controls, survivors += control.decision.verdict != ClaimVerdict::refuted;
   }
   std::string text = fmt::format("{} claims in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(), seconds, holds, refuted, undecided);
   if (controls > 0) text += fmt::format("; {} controls, {} survived", controls, survivors);
@@ -92,7 +92,7 @@ int prove(const Arguments& arguments) {
   for (const Entry& entry : entries) {
     if (!entry.decided()) return 1;
     for (const auto& control : entry.controls)
-      if (control.decision.verdict != Verdict::refuted) return 1;
+      if (control.decision.verdict != ClaimVerdict::refuted) return 1;
   }
   return 0;
 }
