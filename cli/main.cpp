@@ -1,5 +1,6 @@
 // attest: the program. Everything wrong with the command line or with an input is one line on stderr and exit 2.
 #include <algorithm>
+#include <exception>
 #include <iostream>
 #include <new>
 #include <string>
@@ -62,6 +63,9 @@ int run_program(int argc, const char* const* argv) {
     return refuse(error.what());
   } catch (const std::bad_alloc&) {
     return refuse("not enough memory for this input");
+  } catch (const std::exception& error) {
+    std::cerr << "attest: internal error: " << printable(error.what(), 2000) << '\n';
+    return 1;
   }
   return exit_code;
 }
