@@ -23,6 +23,7 @@ const std::vector<Claim>& all_claims() {
     append_delta_claims(list);
     append_composition_claims(list);
     append_backward_claims(list);
+    append_softmax_claims(list);
     append_all_laws(list);
     std::stable_sort(list.begin(), list.end(), [](const Claim& a, const Claim& b) { return a.id < b.id; });
     return list;

@@ -45,5 +45,6 @@ void append_log_linear_claims(std::vector<Claim>& list);
 void append_delta_claims(std::vector<Claim>& list);
 void append_composition_claims(std::vector<Claim>& list);
 void append_backward_claims(std::vector<Claim>& list);
+void append_softmax_claims(std::vector<Claim>& list);
 
 }  // namespace attest
