@@ -50,8 +50,9 @@ void count_element(double got, double high, double low, double radius, double bo
   tally.ulps.push_back(ratio(error, unit * std::abs(high)));
   if (bound < power_margin * std::abs(high)) ++tally.powerful;
   result.radius_over_bound = std::max(result.radius_over_bound, ratio(radius, passing));
-  if (!(radius <= largest_radius * passing)) ++tally.unresolved;
-  if (!(error <= bound) || !std::isfinite(got)) ++result.violations;
+  const bool resolved = radius <= largest_radius * passing;
+  if (!resolved) ++tally.unresolved;
+  if (!std::isfinite(got) || (resolved ? !(error <= bound) : error > bound + radius)) ++result.violations;
   else if (!(error <= passing)) ++result.suspicious;
   if (result.worst < 0 || in_bounds > result.worst_ratio) result.worst = index, result.worst_ratio = in_bounds;
 }
@@ -60,12 +61,12 @@ void decide(const Tally& tally, Judgement& result) {
   const auto say = [&](Verdict verdict, std::string reason) { result.verdict = verdict, result.reason = std::move(reason); };
   if (tally.misplaced > 0) return say(Verdict::fail, fmt::format("{} finite values where infinity or NaN is expected", tally.misplaced));
   if (result.compared == 0) return say(Verdict::undecided, "nothing compared");
-  if (tally.unresolved > 0)
-    return say(Verdict::undecided, fmt::format("oracle radius: {} of {} elements above 2^-10 of the bound",
-                                               tally.unresolved, result.compared));
   if (result.violations > 0)
     return say(Verdict::fail, fmt::format("{} of {} elements exceed the bound, the worst {:.3g} times",
                                           result.violations, result.compared, result.worst_ratio));
+  if (tally.unresolved > 0)
+    return say(Verdict::undecided, fmt::format("oracle radius: {} of {} elements above 2^-10 of the bound",
+                                               tally.unresolved, result.compared));
   if (result.grade.power < 0.5)
     return say(Verdict::undecided, fmt::format("no power: the bound is below a quarter of the value on {:.0f} % of the "
                                                "elements", 100 * result.grade.power));

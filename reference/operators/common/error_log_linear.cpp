@@ -12,6 +12,7 @@ struct Block {
   Index start;
   int log_size;
   std::vector<Array> parts;  // the state, and whatever travels with it
+  bool changed = true;       // since it was last carried: rounding a second time is exact
   Array& state() { return parts[0]; }
 };
 
@@ -23,6 +24,7 @@ void merge(std::vector<Block>& cover, double step, std::size_t error_part) {
       continue;
     }
     for (std::size_t part = 0; part < left.parts.size(); ++part) left.parts[part] += right.parts[part];
+    left.changed = true;
     if (error_part > 0) left.parts[error_part] += step * left.state().cwiseAbs();
     ++left.log_size;
     cover.erase(cover.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -34,7 +36,7 @@ std::vector<Block> initial_blocks(const Head<double>& head, std::size_t parts) {
   std::vector<Block> cover;
   for (const auto& block : initial_cover(head)) {
     const Array state = to_array(block.state);
-    cover.push_back({block.start, block.log_size, std::vector<Array>(parts, Array::Zero(state.rows(), state.cols()))});
+    cover.push_back({block.start, block.log_size, std::vector<Array>(parts, Array::Zero(state.rows(), state.cols())), true});
     cover.back().state() = state;
   }
   return cover;
@@ -117,13 +119,14 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     }
     const double through = decay(size, 0), through_error = error(size, 0) + (through == 1 ? 0 : u);
     for (Block& block : cover) {
+      block.changed = block.changed || through != 1 || declared_gates(form).log_gate;
       block.state() *= through;
       block.parts[keys_part] *= size_of(p, through), block.parts[carry_part] *= size_of(p, through);
       block.parts[arithmetic_part] = Array(through * block.parts[arithmetic_part] + through_error * block.state().cwiseAbs());
     }
     for (const auto& [offset, count] : pieces(position, size)) {
       const Array k_p = keys.middleRows(offset, count), v_p = v_c.middleRows(offset, count);
-      Block block{position + offset, log2_of(count), std::vector<Array>(parts_count, Array::Zero(d, columns))};
+      Block block{position + offset, log2_of(count), std::vector<Array>(parts_count, Array::Zero(d, columns)), true};
       block.state() = k_p.transpose() * v_p;
       block.parts[keys_part] = size_of(p, k_p).transpose() * size_of(p, v_p);
       block.parts[arithmetic_part] = keys_error.middleRows(offset, count).transpose() * v_p.cwiseAbs() +
@@ -133,7 +136,8 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     merge(cover, u, arithmetic_part);
     for (Block& block : cover) {
       sum.range("carry", units.contract.state, block.state());
-      block.parts[carry_part] += size_of(p, block.state());
+      if (block.changed) block.parts[carry_part] += size_of(p, block.state());
+      block.changed = false;
     }
   }
   return shares;
@@ -167,7 +171,7 @@ std::vector<DeltaWalked> walk(const FormError& form, ErrorSum& sum) {
       block.state() = Array(c.through() * block.state() - c.keys.transpose() * (c.w * block.state()));
     }
     for (const auto& [offset, count] : pieces(position, size))
-      cover.push_back({position + offset, log2_of(count), {gain.middleCols(offset, count) * c.v.middleRows(offset, count)}});
+      cover.push_back({position + offset, log2_of(count), {gain.middleCols(offset, count) * c.v.middleRows(offset, count)}, true});
     merge(cover, 0, 0);
     for (Block& block : cover) sum.range("carry", form.units.contract.state, block.state());
     chunks.push_back({std::move(c), std::move(before), cover, std::move(weights), std::move(queries), std::move(gain)});

@@ -121,9 +121,15 @@ class Recurrent {
       for (const Block& block : cover)
         if (block.start == source) arithmetic_event(at, first, last, source, units.step * block.state.cwiseAbs());
   }
-  void carry_events(Index at, Index first, Index last, const Cover& cover) {
+  // A block that is as it was when carried before (`before`) is in its format already.
+  void carry_events(Index at, Index first, Index last, const Cover& cover, const Cover& before = {}) {
     if (units.carry == 0) return;
-    for (const Block& block : cover) carried.push_back({at, first, last, block.start, block.state});
+    for (const Block& block : cover) {
+      const bool unchanged = !gates.log_gate && std::any_of(before.begin(), before.end(), [&](const Block& b) {
+        return b.start == block.start && b.log_size == block.log_size && b.state == block.state;
+      });
+      if (!unchanged) carried.push_back({at, first, last, block.start, block.state});
+    }
   }
 
   // Walks every output's row back through the transitions and adds up what it meets.
@@ -207,6 +213,7 @@ struct Segment {
   Index first, last;  // tokens
   Phi phi;
   Cover blocks;
+  bool carried = false;  // a single token that stands as a prefix
 };
 
 class Scan {
@@ -258,9 +265,17 @@ class Scan {
     }
     if (seen_first < seen_last) {
       r_.merging_events(at, seen_first, seen_last, result.blocks, added);
-      if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks);
+      if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks, carried_before(a, b));
     }
     return result;
+  }
+  // The blocks of both parts that were carried: those of single tokens were not.
+  Cover carried_before(const Segment& a, const Segment& b) const {
+    Cover before;
+    if (!r_.levels) return before;
+    for (const Segment* part : {&a, &b})
+      if (part->last - part->first > 1 || (part == &a && a.first == 0 && a.carried)) before.insert(before.end(), part->blocks.begin(), part->blocks.end());
+    return before;
   }
   Segment up(Index first, Index size) {
     if (size == 1) return nodes_[{first, 1}] = token(first);
@@ -280,7 +295,9 @@ class Scan {
     const Segment& left = nodes_.at({first, size / 2});
     if (first > 0) return down(middle, size / 2, combine(prefix, left, middle, last, true));
     if (size == 2) r_.carry_events(middle, middle, last, left.blocks);  // the token itself is rounded as a prefix
-    down(middle, size / 2, left);
+    Segment prefix_of_left = left;
+    prefix_of_left.carried = true;
+    down(middle, size / 2, prefix_of_left);
   }
   // initial + prefix, not rounded, then the token, rounded.
   void leaf(Index t, const Segment& prefix) {
@@ -319,7 +336,7 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
       added = Recurrent::merge(cover);
     }
     r.merging_events(t + 1, first, r.n, after, added);
-    r.carry_events(t + 1, first, r.n, after);
+    r.carry_events(t + 1, first, r.n, after, r.levels && t > 0 ? r.covers[static_cast<std::size_t>(t)] : Cover{});
   }
   return r.finish(r.n);
 }
