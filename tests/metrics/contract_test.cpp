@@ -41,19 +41,18 @@ TEST_P(BadContract, IsRefusedWithTheKeyAndTheExpectation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lines, BadContract,
-                         ::testing::Values(Refusal{"product=bf17", "product is \"bf17\", expected one of fp64"},
-                                           Refusal{"producer=bf16", "unknown key \"producer\""},
-                                           Refusal{"product", "\"product\" has no value"},
-                                           Refusal{"product=", "product is \"\""},
-                                           Refusal{"accumulate=fp32/", "accumulate is \"fp32/\""},
-                                           Refusal{"accumulate=fp32/up", "a format, or a format/truncate"},
-                                           Refusal{"gate_sum=fp32/head", "/chunk or /global"},
-                                           Refusal{"inverse=lu", "substitution or powers"},
-                                           Refusal{"exp=2", "followed by ulp"}, Refusal{"exp=0ulp", "at least 0.5"},
-                                           Refusal{"exp=nanulp", "at least 0.5"}, Refusal{"exp=infulp", "at least 0.5"},
-                                           Refusal{"state=bf16 state=bf16", "given twice"},
-                                           Refusal{"product=bf16/truncate", "product is"}));
+INSTANTIATE_TEST_SUITE_P(
+    Lines, BadContract,
+    ::testing::Values(Refusal{"product=bf17", "product is \"bf17\", expected one of fp64"},
+                      Refusal{"producer=bf16", "unknown key \"producer\""},
+                      Refusal{"product", "\"product\" has no value"}, Refusal{"product=", "product is \"\""},
+                      Refusal{"accumulate=fp32/", "accumulate is \"fp32/\""},
+                      Refusal{"accumulate=fp32/up", "a format, or a format/truncate"},
+                      Refusal{"gate_sum=fp32/head", "/chunk or /global"},
+                      Refusal{"inverse=lu", "substitution or powers"}, Refusal{"exp=2", "followed by ulp"},
+                      Refusal{"exp=0ulp", "at least 0.5"}, Refusal{"exp=nanulp", "at least 0.5"},
+                      Refusal{"exp=infulp", "at least 0.5"}, Refusal{"state=bf16 state=bf16", "given twice"},
+                      Refusal{"product=bf16/truncate", "product is"}));
 
 }  // namespace
 }  // namespace attest

@@ -1,4 +1,5 @@
-// The metrics have tests of their own: what a NaN, an infinity, a bound of zero and an expected zero do to a verdict.
+// The metrics have tests of their own: what a NaN, an infinity, a bound of zero and an expected zero do to a
+// verdict.
 #include "reference/metrics/verdict.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,8 @@
 namespace attest {
 namespace {
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN(),
+                 inf = std::numeric_limits<double>::infinity();
 
 Matrix<double> row(std::vector<double> values) {
   Matrix<double> result(1, static_cast<Index>(values.size()));
@@ -26,7 +28,8 @@ ErrorModel model_of(std::vector<double> bound) {
 
 Judgement judged(std::vector<double> got, std::vector<double> expected, std::vector<double> bound,
                  std::vector<double> radius = {}, Judging how = {}) {
-  return judge(row(std::move(got)), {row(std::move(expected)), {}, radius.empty() ? Matrix<double>() : row(radius)},
+  return judge(row(std::move(got)),
+               {row(std::move(expected)), {}, radius.empty() ? Matrix<double>() : row(radius)},
                model_of(std::move(bound)), Contract{}, how);
 }
 
@@ -117,7 +120,8 @@ ErrorModel statistical_model() {
 }
 
 TEST(Verdict, SuspectsWhatIsWithinDButBeyondTheStatisticalBound) {
-  const double lambda = std::sqrt(2 * std::log(2.0 * 7 * 3 / 1e-9)) / (1 - 0x1p-24), limit = 0.001 + 0.001 * lambda;
+  const double lambda = std::sqrt(2 * std::log(2.0 * 7 * 3 / 1e-9)) / (1 - 0x1p-24),
+               limit = 0.001 + 0.001 * lambda;
   const Judging statistical{true, 7}, plain{false, 7};
   const auto verdict = [](double error, const Judging& how) {
     return judge(row({1 + error}), {row({1}), {}, {}}, statistical_model(), Contract{}, how).verdict;
@@ -149,7 +153,8 @@ TEST(Verdict, AnotherShapeFailsAndNoElementsDecideNothing) {
 
 TEST(Verdict, TheGradeReportsQuantilesOfTheRatioAndOfTheUlps) {
   std::vector<double> got, expected, bound;
-  for (int i = 1; i <= 200; ++i) got.push_back(1 + i * 0x1p-20), expected.push_back(1), bound.push_back(200 * 0x1p-20);
+  for (int i = 1; i <= 200; ++i)
+    got.push_back(1 + i * 0x1p-20), expected.push_back(1), bound.push_back(200 * 0x1p-20);
   const Grade grade = judged(got, expected, bound).grade;
   EXPECT_DOUBLE_EQ(grade.ratio.p50, 0.5);
   EXPECT_DOUBLE_EQ(grade.ratio.p99, 0.99);
