@@ -26,7 +26,8 @@ std::optional<ErrorModel> sharp_model(const FormError& form, Form kind) {
 
 bool is_finite(const Head<double>& head) {
   const auto finite = [](const auto& matrix) {
-    return std::all_of(matrix.data(), matrix.data() + matrix.size(), [](double x) { return std::isfinite(x); });
+    return std::all_of(matrix.data(), matrix.data() + matrix.size(),
+                       [](double x) { return std::isfinite(x); });
   };
   return finite(head.q) && finite(head.k) && finite(head.v) && finite(head.alpha) && finite(head.beta) &&
          finite(head.level_scales);
@@ -44,17 +45,23 @@ class Ratio {
     const double step = units_.step, output = units_.output;
     each([&](Index t, Index c, double o, double room) {
       const double add = step * std::abs(denominator(t)) * (epsilon_ == 0 ? 0 : 1), size = std::abs(o);
-      const auto share = [&](const Matrix<double>& error, double more) { return (error(t, c) + size * (error(t, last()) + more)) / room; };
+      const auto share = [&](const Matrix<double>& error, double more) {
+        return (error(t, c) + size * (error(t, last()) + more)) / room;
+      };
       const double eta = units_.eta + units_.contract.output.smallest_subnormal();
       const double arithmetic = share(raw_.accumulation, add) + step * size + eta;
-      result.deterministic(t, c) = share(raw_.deterministic, add) * (1 + step) * (1 + output) + (step + output + step * output) * size + eta;
+      result.deterministic(t, c) = share(raw_.deterministic, add) * (1 + step) * (1 + output) +
+                                   (step + output + step * output) * size + eta;
       result.accumulation(t, c) = arithmetic * (1 + output) + output * step * size;
-      const double spread = (std::sqrt(raw_.variance(t, c)) + size * std::sqrt(raw_.variance(t, last()))) / room;
+      const double spread =
+          (std::sqrt(raw_.variance(t, c)) + size * std::sqrt(raw_.variance(t, last()))) / room;
       result.variance(t, c) = (spread * spread + output * output * size * size) * (1 + output) * (1 + output);
     });
     for (auto& [label, share] : result.shares) {
       Matrix<double> divided = zeros<double>(values_.rows(), last());
-      each([&](Index t, Index c, double o, double room) { divided(t, c) = (share(t, c) + std::abs(o) * share(t, last())) / room; });
+      each([&](Index t, Index c, double o, double room) {
+        divided(t, c) = (share(t, c) + std::abs(o) * share(t, last())) / room;
+      });
       share = divided;
     }
     if (output > 0) {
@@ -73,7 +80,8 @@ class Ratio {
   template <class F>
   void each(F&& f) {
     for (Index t = 0; t < values_.rows(); ++t) {
-      const double error = raw_.deterministic(t, last()) + units_.step * std::abs(denominator(t)) * (epsilon_ == 0 ? 0 : 1);
+      const double error =
+          raw_.deterministic(t, last()) + units_.step * std::abs(denominator(t)) * (epsilon_ == 0 ? 0 : 1);
       const double room = std::abs(denominator(t)) - error;
       if (!(room > 0)) ill_conditioned_ = true;
       for (Index c = 0; c < last(); ++c) f(t, c, values_(t, c) / denominator(t), room > 0 ? room : 0);
@@ -93,8 +101,8 @@ double coarsest_unit(const Contract& c) {
 
 }  // namespace
 
-ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract,
-                       const Normaliser& normaliser) {
+ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract, const Normaliser& normaliser) {
   const Units units(contract);
   if (!is_finite(head)) {
     ErrorModel model;
@@ -111,10 +119,12 @@ ErrorModel error_model(const Operator& op, const Head<double>& head, const Evalu
   return Ratio(*model, evaluator.evaluate(head, how).o, normaliser.epsilon, units).model();
 }
 
-Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared, bool statistical) {
+Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared,
+                             bool statistical) {
   Matrix<double> bound = model.deterministic;
   if (!statistical || model.stages == 0) return bound;
-  const double events = 2.0 * static_cast<double>(std::max<Index>(compared, 1)) * static_cast<double>(model.stages);
+  const double events =
+      2.0 * static_cast<double>(std::max<Index>(compared, 1)) * static_cast<double>(model.stages);
   const double lambda = std::sqrt(2 * std::log(events / 1e-9)) / (1 - coarsest_unit(contract));
   for (Index i = 0; i < bound.size(); ++i) {
     const double likely = model.accumulation.data()[i] + lambda * std::sqrt(model.variance.data()[i]);

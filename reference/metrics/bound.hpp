@@ -1,9 +1,9 @@
 // The bound of a kernel: the error model of its operator, form and precision contract on one head.
 // The kernel meant is this library's own form run with the roundings of the contract: operands of products to
-// `product` (computed ones to `intermediate` first), sums in `accumulate`, states to `state` at each carry, the
-// result to `output`, everything else in `accumulate`.
-// Normalised (v carries a last column of ones): the kernel keeps numerator and denominator in `accumulate`, divides
-// there by denominator + epsilon and rounds once to `output`;  (E_N + |o| E_D) / (|D| - E_D) + u |o|.
+// `product` (computed ones to `intermediate` first), sums in `accumulate`, states to `state` at each carry,
+// the result to `output`, everything else in `accumulate`. Normalised (v carries a last column of ones): the
+// kernel keeps numerator and denominator in `accumulate`, divides there by denominator + epsilon and rounds
+// once to `output`;  (E_N + |o| E_D) / (|D| - E_D) + u |o|.
 #pragma once
 #include "reference/forms/operator.hpp"
 #include "reference/operators/common/error_model.hpp"
@@ -17,11 +17,12 @@ struct Normaliser {
 
 // Inputs are already rounded to the input format; alpha is exp(g) where the gate is given as g.
 // With normaliser.divide the model has one column less than v.
-ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract,
-                       const Normaliser& normaliser = {});
+ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract, const Normaliser& normaliser = {});
 
-// min(D, accumulation + lambda V) with lambda = sqrt(2 ln(2 N stages / 1e-9)) / (1 - u), N outputs compared, u the
-// coarsest unit roundoff of the contract; just D where the statistical part does not hold.
-Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared, bool statistical);
+// min(D, accumulation + lambda V) with lambda = sqrt(2 ln(2 N stages / 1e-9)) / (1 - u), N outputs compared,
+// u the coarsest unit roundoff of the contract; just D where the statistical part does not hold.
+Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared,
+                             bool statistical);
 
 }  // namespace attest

@@ -10,7 +10,9 @@ namespace {
 // Holds the working precision of Running while it lives.
 class WorkingScope {
  public:
-  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) { Running::working() = working; }
+  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
+    Running::working() = working;
+  }
   ~WorkingScope() { Running::working() = saved_; }
   WorkingScope(const WorkingScope&) = delete;
   WorkingScope& operator=(const WorkingScope&) = delete;
@@ -24,7 +26,8 @@ class RunningArithmetic : public Arithmetic<Running> {
   RunningArithmetic(const Units& units, const Head<double>& head, bool round_output)
       : units_(units), head_(head), round_output_(round_output) {
     const Format& scalar = units.contract.accumulate.precision > fp32.precision ? fp64 : fp32;
-    const Format& stored = units.contract.intermediate.precision < scalar.precision ? units.contract.intermediate : scalar;
+    const Format& stored =
+        units.contract.intermediate.precision < scalar.precision ? units.contract.intermediate : scalar;
     store_ = units.contract.intermediate == stored ? stored.unit_roundoff() : 0;
     if (units.contract.intermediate.precision >= scalar.precision) store_ = 0;
     if (units.contract.product.precision < stored.precision || units.contract.product.emax < stored.emax)
@@ -57,11 +60,12 @@ class RunningArithmetic : public Arithmetic<Running> {
     return Arithmetic<Running>::inverse(label, n);
   }
   Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
-    const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr, gates.log_gate ? &head_.log_gate : nullptr,
-                              gates.gamma.value, gates.power};
+    const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr,
+                              gates.log_gate ? &head_.log_gate : nullptr, gates.gamma.value, gates.power};
     const Matrix<double> weights = Arithmetic<double>().decay(exact, first, last);
     const Array relative = gate_error(units_, exact, first, last);
-    if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5)) undecided = "gates: the relative error of a weight may exceed one half";
+    if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5))
+      undecided = "gates: the relative error of a weight may exceed one half";
     Matrix<Running> result(weights.rows(), weights.cols());
     for (Index i = 0; i < weights.size(); ++i)
       result.data()[i] = {weights.data()[i], weights.data()[i] * relative.data()[i]};
@@ -75,14 +79,17 @@ class RunningArithmetic : public Arithmetic<Running> {
     for (Index i = 0; i < x.size(); ++i) result.data()[i] = x.data()[i].value;
     return result;
   }
-  // The errors of operands as the product reads them. What has no error is an input: exact if the format holds it.
+  // The errors of operands as the product reads them. What has no error is an input: exact if the format
+  // holds it.
   Array read_errors(const Matrix<Running>& x) const {
     const Format& format = units_.contract.product;
     Array result(x.rows(), x.cols());
     for (Index i = 0; i < x.size(); ++i) {
       const Running& entry = x.data()[i];
-      const bool exact = entry.error == 0 && (units_.input == 0 || round_to(format, entry.value) == entry.value);
-      result.data()[i] = entry.error + (exact ? 0 : std::max(read_, units_.input) * (std::abs(entry.value) + entry.error));
+      const bool exact =
+          entry.error == 0 && (units_.input == 0 || round_to(format, entry.value) == entry.value);
+      result.data()[i] =
+          entry.error + (exact ? 0 : std::max(read_, units_.input) * (std::abs(entry.value) + entry.error));
     }
     return result;
   }
@@ -117,8 +124,16 @@ std::vector<Running> exact(const std::vector<double>& x) {
 }
 
 Head<Running> running_head(const Head<double>& head, const Units& units) {
-  Head<Running> result{exact(head.q), exact(head.k), exact(head.v), exact(head.alpha), exact(head.log_gate), exact(head.beta),
-                       exact(head.level_scales), Running(head.decay), Running(head.ridge), {}};
+  Head<Running> result{exact(head.q),
+                       exact(head.k),
+                       exact(head.v),
+                       exact(head.alpha),
+                       exact(head.log_gate),
+                       exact(head.beta),
+                       exact(head.level_scales),
+                       Running(head.decay),
+                       Running(head.ridge),
+                       {}};
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
   for (std::size_t t = 0; t < head.alpha.size(); ++t)
     result.alpha[t].error = head.alpha[t] * single_gate_error(units, gates, static_cast<Index>(t));
@@ -134,9 +149,10 @@ Head<Running> running_head(const Head<double>& head, const Units& units) {
 
 }  // namespace
 
-ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
-                               bool round_output) {
-  const double exponential = 2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / units.step + 1;
+ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                               const Units& units, bool round_output) {
+  const double exponential =
+      2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / units.step + 1;
   WorkingScope scope({units.step, units.eta, exponential});
   RunningArithmetic arithmetic(units, head, round_output);
   const Evaluator<Running>& evaluator = op;
@@ -150,7 +166,9 @@ ErrorModel running_error_model(const Operator& op, const Head<double>& head, con
   }
   model.accumulation = model.deterministic;
   model.undecided = !arithmetic.undecided.empty() || !finite;
-  model.reason = !arithmetic.undecided.empty() ? arithmetic.undecided : finite ? "" : "the running error has no finite bound";
+  model.reason = !arithmetic.undecided.empty() ? arithmetic.undecided
+                 : finite                      ? ""
+                                               : "the running error has no finite bound";
   return model;
 }
 

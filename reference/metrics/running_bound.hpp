@@ -1,12 +1,13 @@
-// The bound that needs no knowledge of an operator: its form evaluated over the scalar Running, with the roundings of
-// the contract. Valid everywhere, second order included; loose where errors cancel (delta rules, inner Lins).
+// The bound that needs no knowledge of an operator: its form evaluated over the scalar Running, with the
+// roundings of the contract. Valid everywhere, second order included; loose where errors cancel (delta rules,
+// inner Lins).
 #pragma once
 #include "reference/forms/operator.hpp"
 #include "reference/operators/common/error_units.hpp"
 
 namespace attest {
 
-ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
-                               bool round_output);
+ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                               const Units& units, bool round_output);
 
 }  // namespace attest

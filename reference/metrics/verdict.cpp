@@ -37,8 +37,8 @@ struct Tally {
   Index powerful = 0, unresolved = 0, misplaced = 0;
 };
 
-void count_element(double got, double high, double low, double radius, double bound, double passing, double unit,
-                   Index index, Tally& tally, Judgement& result) {
+void count_element(double got, double high, double low, double radius, double bound, double passing,
+                   double unit, Index index, Tally& tally, Judgement& result) {
   if (!std::isfinite(high)) {
     if (std::isfinite(got)) ++result.violations, ++tally.misplaced;
     return;
@@ -50,28 +50,38 @@ void count_element(double got, double high, double low, double radius, double bo
   tally.ulps.push_back(ratio(error, unit * std::abs(high)));
   if (bound < power_margin * std::abs(high)) ++tally.powerful;
   result.radius_over_bound = std::max(result.radius_over_bound, ratio(radius, passing));
-  if (!(radius <= largest_radius * passing)) ++tally.unresolved;
-  if (!(error <= bound) || !std::isfinite(got)) ++result.violations;
-  else if (!(error <= passing)) ++result.suspicious;
-  if (result.worst < 0 || in_bounds > result.worst_ratio) result.worst = index, result.worst_ratio = in_bounds;
+  const bool resolved = radius <= largest_radius * passing;
+  if (!resolved) ++tally.unresolved;
+  if (!std::isfinite(got) || (resolved ? !(error <= bound) : error > bound + radius))
+    ++result.violations;
+  else if (!(error <= passing))
+    ++result.suspicious;
+  if (result.worst < 0 || in_bounds > result.worst_ratio)
+    result.worst = index, result.worst_ratio = in_bounds;
 }
 
 void decide(const Tally& tally, Judgement& result) {
-  const auto say = [&](Verdict verdict, std::string reason) { result.verdict = verdict, result.reason = std::move(reason); };
-  if (tally.misplaced > 0) return say(Verdict::fail, fmt::format("{} finite values where infinity or NaN is expected", tally.misplaced));
+  const auto say = [&](Verdict verdict, std::string reason) {
+    result.verdict = verdict, result.reason = std::move(reason);
+  };
+  if (tally.misplaced > 0)
+    return say(Verdict::fail,
+               fmt::format("{} finite values where infinity or NaN is expected", tally.misplaced));
   if (result.compared == 0) return say(Verdict::undecided, "nothing compared");
-  if (tally.unresolved > 0)
-    return say(Verdict::undecided, fmt::format("oracle radius: {} of {} elements above 2^-10 of the bound",
-                                               tally.unresolved, result.compared));
   if (result.violations > 0)
     return say(Verdict::fail, fmt::format("{} of {} elements exceed the bound, the worst {:.3g} times",
                                           result.violations, result.compared, result.worst_ratio));
+  if (tally.unresolved > 0)
+    return say(Verdict::undecided, fmt::format("oracle radius: {} of {} elements above 2^-10 of the bound",
+                                               tally.unresolved, result.compared));
   if (result.grade.power < 0.5)
-    return say(Verdict::undecided, fmt::format("no power: the bound is below a quarter of the value on {:.0f} % of the "
-                                               "elements", 100 * result.grade.power));
+    return say(Verdict::undecided,
+               fmt::format("no power: the bound is below a quarter of the value on {:.0f} % of the "
+                           "elements",
+                           100 * result.grade.power));
   if (result.suspicious > 0)
-    return say(Verdict::suspect, fmt::format("{} of {} elements exceed the statistical bound", result.suspicious,
-                                             result.compared));
+    return say(Verdict::suspect, fmt::format("{} of {} elements exceed the statistical bound",
+                                             result.suspicious, result.compared));
   say(Verdict::pass, "");
 }
 
@@ -92,21 +102,24 @@ Judgement judge(const Matrix<double>& got, const Expected& expected, const Error
   Judgement result;
   if (got.rows() != expected.high.rows() || got.cols() != expected.high.cols()) {
     result.verdict = Verdict::fail;
-    result.reason = fmt::format("shape: {}x{} where {}x{} is expected", got.rows(), got.cols(), expected.high.rows(),
-                                expected.high.cols());
+    result.reason = fmt::format("shape: {}x{} where {}x{} is expected", got.rows(), got.cols(),
+                                expected.high.rows(), expected.high.cols());
     return result;
   }
   if (model.undecided) {
     result.reason = model.reason;
     return result;
   }
-  const Matrix<double> passing = passing_bound(model, contract, std::max(how.outputs, got.size()), how.statistical);
+  const Matrix<double> passing =
+      passing_bound(model, contract, std::max(how.outputs, got.size()), how.statistical);
   Tally tally;
   for (Index i = 0; i < got.size(); ++i)
     count_element(got.data()[i], expected.high.data()[i], entry(expected.low, i), entry(expected.radius, i),
-                  model.deterministic.data()[i], passing.data()[i], contract.output.unit_roundoff(), i, tally, result);
+                  model.deterministic.data()[i], passing.data()[i], contract.output.unit_roundoff(), i, tally,
+                  result);
   result.grade.ratio = quantiles(tally.ratios), result.grade.ulp = quantiles(tally.ulps);
-  result.grade.power = result.compared ? static_cast<double>(tally.powerful) / static_cast<double>(result.compared) : 0;
+  result.grade.power =
+      result.compared ? static_cast<double>(tally.powerful) / static_cast<double>(result.compared) : 0;
   decide(tally, result);
   return result;
 }

@@ -1,8 +1,9 @@
-// Running error analysis as a scalar: a value and a bound on what a computation in working precision u may have got
-// wrong so far, second order included:
-//   x + y: e = e_x + e_y + u (|x + y| + e_x + e_y),   x y: e = e' + u (|x y| + e') + eta, e' = |x| e_y + |y| e_x + e_x e_y
-// Exact where working arithmetic is: adding 0, multiplying by 0 or +-1. The value itself is computed in double.
-// Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3.
+// Running error analysis as a scalar: a value and a bound on what a computation in working precision u may
+// have got wrong so far, second order included:
+//   x + y: e = e_x + e_y + u (|x + y| + e_x + e_y),   x y: e = e' + u (|x y| + e') + eta, e' = |x| e_y + |y|
+//   e_x + e_x e_y
+// Exact where working arithmetic is: adding 0, multiplying by 0 or +-1. The value itself is computed in
+// double. Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -18,7 +19,8 @@ class Running {
   explicit Running(double constant) : value(constant) {}
   Running(double v, double e) : value(v), error(e) {}
 
-  // Unit roundoff and smallest subnormal of the working precision, and the error of its exponential in units of u.
+  // Unit roundoff and smallest subnormal of the working precision, and the error of its exponential in units
+  // of u.
   struct Working {
     double u = 0, eta = 0, exp_units = 0;
   };
@@ -54,7 +56,9 @@ class Running {
   Running& operator-=(const Running& other) { return *this = *this - other; }
   Running& operator*=(const Running& other) { return *this = *this * other; }
   Running& operator/=(const Running& other) { return *this = *this / other; }
-  friend bool operator==(const Running& a, const Running& b) { return a.value == b.value && a.error == b.error; }
+  friend bool operator==(const Running& a, const Running& b) {
+    return a.value == b.value && a.error == b.error;
+  }
 
   friend Running exp(const Running& a) {
     const double value = std::exp(a.value), before = value * std::expm1(a.error);

@@ -10,8 +10,7 @@
 namespace attest {
 namespace {
 
-constexpr std::string_view keys =
-    "input product accumulate intermediate state gate_sum inverse exp output";
+constexpr std::string_view keys = "input product accumulate intermediate state gate_sum inverse exp output";
 
 [[noreturn]] void refuse(std::string_view key, std::string_view value, std::string_view expected) {
   throw BadInput(fmt::format("precision contract: {} is {}, expected {}", key, in_quotes(value), expected));
@@ -38,17 +37,20 @@ std::pair<std::string_view, std::string_view> split(std::string_view value) {
 
 double parse_ulp(std::string_view value) {
   double ulps = -1;
-  const std::string_view number = value.ends_with("ulp") ? value.substr(0, value.size() - 3) : std::string_view{};
+  const std::string_view number =
+      value.ends_with("ulp") ? value.substr(0, value.size() - 3) : std::string_view{};
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), ulps);
   const bool read = error == std::errc() && end == number.data() + number.size();
-  if (!read || !(ulps >= 0.5 && ulps <= 1e6)) refuse("exp", value, "a number of at least 0.5 followed by ulp, such as 2ulp");
+  if (!read || !(ulps >= 0.5 && ulps <= 1e6))
+    refuse("exp", value, "a number of at least 0.5 followed by ulp, such as 2ulp");
   return ulps;
 }
 
 void set(Contract& contract, std::string_view key, std::string_view value) {
   const auto [name, detail] = split(value);
   if (key == "accumulate") {
-    if (value.find('/') != value.npos && detail != "truncate") refuse(key, value, "a format, or a format/truncate");
+    if (value.find('/') != value.npos && detail != "truncate")
+      refuse(key, value, "a format, or a format/truncate");
     contract.accumulate = parse_format(key, name), contract.truncates = detail == "truncate";
   } else if (key == "gate_sum") {
     if (value.find('/') != value.npos && detail != "chunk" && detail != "global")
@@ -71,7 +73,8 @@ void set(Contract& contract, std::string_view key, std::string_view value) {
   } else if (key == "output") {
     contract.output = parse_format(key, value);
   } else {
-    throw BadInput(fmt::format("precision contract: unknown key {}, expected one of {}", in_quotes(key), keys));
+    throw BadInput(
+        fmt::format("precision contract: unknown key {}, expected one of {}", in_quotes(key), keys));
   }
 }
 
@@ -100,7 +103,8 @@ Contract parse_contract(std::string_view text) {
 
 std::string to_text(const Contract& c) {
   return fmt::format(
-      "input={} product={} accumulate={}{} intermediate={} state={} gate_sum={}/{} inverse={} exp={}ulp output={}",
+      "input={} product={} accumulate={}{} intermediate={} state={} gate_sum={}/{} inverse={} exp={}ulp "
+      "output={}",
       c.input.name, c.product.name, c.accumulate.name, c.truncates ? "/truncate" : "", c.intermediate.name,
       c.state.name, c.gate_sum.name, c.gate_scope == GateScope::global ? "global" : "chunk",
       c.inverse == InverseMethod::powers ? "powers" : "substitution", c.exp_ulp, c.output.name);

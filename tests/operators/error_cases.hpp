@@ -1,5 +1,5 @@
-// Heads and kernels for the tests of the error models: random heads of every operator, and the forms run with the
-// roundings of a contract by a second, simple implementation.
+// Heads and kernels for the tests of the error models: random heads of every operator, and the forms run with
+// the roundings of a contract by a second, simple implementation.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -16,7 +16,9 @@ namespace attest::testing_errors {
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(bits() >> 11) * 0x1p-53); }
+  double uniform(double low, double high) {
+    return low + (high - low) * (static_cast<double>(bits() >> 11) * 0x1p-53);
+  }
   // Sum of four uniforms: bell-shaped, variance 1.
   double normal() {
     double sum = 0;
@@ -41,7 +43,8 @@ struct Shape {
   bool log_gates = true;
 };
 
-inline Matrix<double> random_matrix(Random& random, Index rows, Index columns, double size, const Format& format) {
+inline Matrix<double> random_matrix(Random& random, Index rows, Index columns, double size,
+                                    const Format& format) {
   Matrix<double> result(rows, columns);
   for (Index i = 0; i < result.size(); ++i) result.data()[i] = round_to(format, size * random.normal());
   return result;
@@ -54,22 +57,26 @@ inline void normalise_rows(Matrix<double>& keys, const Format& format) {
   }
 }
 
-inline State<double> random_state(Random& random, const Declaration& d, const Shape& shape, const Format& format) {
+inline State<double> random_state(Random& random, const Declaration& d, const Shape& shape,
+                                  const Format& format) {
   State<double> state;
   state.position = d.level_scales ? 5 : 0;
   for (const Moment& moment : d.moments) {
-    const Index columns = moment.value_columns ? shape.value_dim : shape.key_dim, levels = d.level_scales ? 4 : 1;
+    const Index columns = moment.value_columns ? shape.value_dim : shape.key_dim,
+                levels = d.level_scales ? 4 : 1;
     for (Index level = 0; level < levels; ++level)
       state.moments[moment.name].push_back(random_matrix(random, shape.key_dim, columns, 0.5, format));
   }
   return state;
 }
 
-inline Head<double> random_head(const Declaration& d, const Shape& shape, const Contract& contract, std::uint64_t seed) {
+inline Head<double> random_head(const Declaration& d, const Shape& shape, const Contract& contract,
+                                std::uint64_t seed) {
   Random random(seed);
   const Format& format = contract.input;
   Head<double> head;
-  head.q = random_matrix(random, shape.tokens, shape.key_dim, 1 / std::sqrt(static_cast<double>(shape.key_dim)), format);
+  head.q = random_matrix(random, shape.tokens, shape.key_dim,
+                         1 / std::sqrt(static_cast<double>(shape.key_dim)), format);
   head.k = random_matrix(random, shape.tokens, shape.key_dim, 1, format);
   head.v = random_matrix(random, shape.tokens, shape.value_dim, 1, format);
   if (d.beta) normalise_rows(head.k, format);
@@ -83,7 +90,8 @@ inline Head<double> random_head(const Declaration& d, const Shape& shape, const 
   }
   if (d.level_scales) {
     head.level_scales = Matrix<double>(shape.tokens, 16);
-    for (Index i = 0; i < head.level_scales.size(); ++i) head.level_scales.data()[i] = round_to(format, random.normal());
+    for (Index i = 0; i < head.level_scales.size(); ++i)
+      head.level_scales.data()[i] = round_to(format, random.normal());
   }
   if (d.decay) head.decay = 0.96875;
   if (d.ridge && shape.ridge) head.ridge = 0.375;
@@ -105,9 +113,16 @@ std::vector<T> converted(const std::vector<double>& x) {
 }
 template <class T>
 Head<T> converted(const Head<double>& head) {
-  Head<T> result{converted<T>(head.q), converted<T>(head.k), converted<T>(head.v), converted<T>(head.alpha),
-                 converted<T>(head.log_gate), converted<T>(head.beta), converted<T>(head.level_scales),
-                 T(head.decay), T(head.ridge), {}};
+  Head<T> result{converted<T>(head.q),
+                 converted<T>(head.k),
+                 converted<T>(head.v),
+                 converted<T>(head.alpha),
+                 converted<T>(head.log_gate),
+                 converted<T>(head.beta),
+                 converted<T>(head.level_scales),
+                 T(head.decay),
+                 T(head.ridge),
+                 {}};
   result.initial.position = head.initial.position;
   for (const auto& [name, moments] : head.initial.moments)
     for (const auto& moment : moments) result.initial.moments[name].push_back(converted<T>(moment));
@@ -127,7 +142,8 @@ class Emulated : public Arithmetic<T> {
       for (Index j = 0; j < y.cols(); ++j) {
         double sum = 0;
         for (Index k = 0; k < x.cols(); ++k) {
-          const double term = round_to(contract_.accumulate, static_cast<double>(x(i, k)) * static_cast<double>(y(k, j)), rounding);
+          const double term = round_to(contract_.accumulate,
+                                       static_cast<double>(x(i, k)) * static_cast<double>(y(k, j)), rounding);
           const double high = sum + term, part = high - sum, low = (sum - (high - part)) + (term - part);
           sum = round_to(contract_.accumulate, high, low, rounding);
         }
@@ -143,7 +159,8 @@ class Emulated : public Arithmetic<T> {
     const Format& format = contract_.gate_sum;
     std::vector<double> sums{0};
     const Index start = contract_.gate_scope == GateScope::global ? 0 : first, size = last - first + 1;
-    for (Index t = start; t < last; ++t) sums.push_back(round_to(format, sums.back() + static_cast<double>((*gates.log_gate)[t])));
+    for (Index t = start; t < last; ++t)
+      sums.push_back(round_to(format, sums.back() + static_cast<double>((*gates.log_gate)[t])));
     Matrix<T> weights(size, size);
     for (Index t = 0; t < size; ++t)
       for (Index s = 0; s <= t; ++s) {
@@ -156,7 +173,8 @@ class Emulated : public Arithmetic<T> {
  private:
   static Matrix<T> rounded(const Format& format, const Matrix<T>& x) {
     Matrix<T> result = x;
-    for (Index i = 0; i < x.size(); ++i) result.data()[i] = static_cast<T>(round_to(format, static_cast<double>(x.data()[i])));
+    for (Index i = 0; i < x.size(); ++i)
+      result.data()[i] = static_cast<T>(round_to(format, static_cast<double>(x.data()[i])));
     return result;
   }
   const Contract contract_;
@@ -164,8 +182,8 @@ class Emulated : public Arithmetic<T> {
 };
 
 template <class T>
-Matrix<double> run_emulated(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract,
-                            bool round_output = true) {
+Matrix<double> run_emulated(const Operator& op, const Head<double>& head, const Evaluation& how,
+                            const Contract& contract, bool round_output = true) {
   Emulated<T> arithmetic(contract, round_output);
   const Evaluator<T>& evaluator = op;
   const Matrix<T> o = evaluator.evaluate(converted<T>(head), how, arithmetic).o;
@@ -174,7 +192,8 @@ Matrix<double> run_emulated(const Operator& op, const Head<double>& head, const 
   return result;
 }
 
-inline Matrix<double> run_kernel(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract) {
+inline Matrix<double> run_kernel(const Operator& op, const Head<double>& head, const Evaluation& how,
+                                 const Contract& contract) {
   if (contract.accumulate == fp64) return run_emulated<double>(op, head, how, contract);
   return run_emulated<float>(op, head, how, contract);
 }

@@ -1,14 +1,19 @@
-// Error model of the chunk form of the delta rules, by walking back from the output row. In the output's own chunk
-// the coefficient on U is r = P_t and the one on S is g_t q_t - W^T r; in an earlier chunk, y the row at its end,
-// r = K' y and the row at its start is Gamma_end y - W^T r. With R = V - F S and U = T R an error in
-//   U costs r, T costs r_s R_i, F costs (r T)_i S, W costs r_s S, N costs (r N^-1)_s U_i, P costs U, K' costs y U^T.
+// Error model of the chunk form of the delta rules, by walking back from the output row. In the output's own
+// chunk the coefficient on U is r = P_t and the one on S is g_t q_t - W^T r; in an earlier chunk, y the row
+// at its end, r = K' y and the row at its start is Gamma_end y - W^T r. With R = V - F S and U = T R an error
+// in
+//   U costs r, T costs r_s R_i, F costs (r T)_i S, W costs r_s S, N costs (r N^-1)_s U_i, P costs U, K' costs
+//   y U^T.
 #include "reference/operators/common/error_delta.hpp"
 
 namespace attest {
 
 DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
-    : first(start), size(count), q(to_array(form.head.q).middleRows(start, count)),
-      k(to_array(form.head.k).middleRows(start, count)), v(to_array(form.head.v).middleRows(start, count)) {
+    : first(start),
+      size(count),
+      q(to_array(form.head.q).middleRows(start, count)),
+      k(to_array(form.head.k).middleRows(start, count)),
+      v(to_array(form.head.v).middleRows(start, count)) {
   const Units& units = form.units;
   const Gates<double> gates = declared_gates(form);
   Arithmetic<double> exact;
@@ -16,7 +21,8 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
   gate_error = attest::gate_error(units, gates, first, first + size);
   const double product = units.gamma(k.cols()) + 2 * units.input, u = units.step;
   const Array qk = q * k.transpose(), kk = k * k.transpose();
-  const Array qk_size = q.cwiseAbs() * k.cwiseAbs().transpose(), kk_size = k.cwiseAbs() * k.cwiseAbs().transpose();
+  const Array qk_size = q.cwiseAbs() * k.cwiseAbs().transpose(),
+              kk_size = k.cwiseAbs() * k.cwiseAbs().transpose();
   scores = n = scores_error = n_error = Array::Zero(size, size);
   start_keys = keys = k;
   start_keys_error = keys_error = k.cwiseAbs();
@@ -26,7 +32,8 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
     for (Index s = 0; s <= t; ++s) {
       const double weight = decay(t + 1, s + 1), relative = gate_error(t + 1, s + 1);
       scores(t, s) = weight * qk(t, s);
-      scores_error(t, s) = weight * product * qk_size(t, s) + (relative + u) * std::abs(scores(t, s)) + units.eta;
+      scores_error(t, s) =
+          weight * product * qk_size(t, s) + (relative + u) * std::abs(scores(t, s)) + units.eta;
       if (s == t) continue;
       const double scale = std::abs(beta(t)) * weight;
       n(t, s) = beta(t) * weight * kk(t, s);
@@ -41,7 +48,8 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
   ut = inverse * beta.asDiagonal();
   w = ut * start_keys;
   // N X = I + E, |E| <= gamma |N||X| (Higham, theorem 8.5), then the multiplication by beta.
-  ut_error = units.gamma(size) * (inverse.cwiseAbs() * n.cwiseAbs() * inverse.cwiseAbs()) * beta.cwiseAbs().asDiagonal();
+  ut_error = units.gamma(size) * (inverse.cwiseAbs() * n.cwiseAbs() * inverse.cwiseAbs()) *
+             beta.cwiseAbs().asDiagonal();
   ut_error += u * ut.cwiseAbs();
   w_error = units.gamma(size) * (ut.cwiseAbs() * start_keys.cwiseAbs());
 }
@@ -49,7 +57,9 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
 Array DeltaStages::faded_queries() const { return decay.col(0).tail(size).asDiagonal() * q; }
 
 Array DeltaStages::faded_queries_error(const Units& units) const {
-  return (decay.col(0).tail(size).array() * (gate_error.col(0).tail(size).array() + units.step)).matrix().asDiagonal() *
+  return (decay.col(0).tail(size).array() * (gate_error.col(0).tail(size).array() + units.step))
+             .matrix()
+             .asDiagonal() *
          q.cwiseAbs();
 }
 
@@ -69,7 +79,8 @@ struct Walked {
   DeltaStages c;
   Array state, u, residual;  // S, U, R = V - F S
   Array after;               // S after the chunk
-  // (tokens - first, ...): coefficients on U, N^-1 U, T^-1 U; on the operand S; on S after the chunk (own rows 0)
+  // (tokens - first, ...): coefficients on U, N^-1 U, T^-1 U; on the operand S; on S after the chunk (own
+  // rows 0)
   Array r, z, x, on_state, at_end;
 };
 
@@ -136,7 +147,8 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
   const Index n = form.head.tokens(), columns = form.head.v.cols();
   ErrorSum sum(units, n, columns);
   Array o = Array::Zero(n, columns);
-  const auto chunks = walk(form, to_array(initial_moment(form.head, "S", form.head.q.cols(), columns)), sum, o);
+  const auto chunks =
+      walk(form, to_array(initial_moment(form.head, "S", form.head.q.cols(), columns)), sum, o);
   // Adds coefficient * source of every chunk to the outputs from that chunk on.
   const auto over_chunks = [&](auto&& term) {
     Array total = Array::Zero(n, columns);
@@ -144,26 +156,40 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
     return total;
   };
   const auto stage = [&](const char* label, double unit, auto&& term) {
-    sum.rounded(label, unit, [&](Norm p) { return over_chunks([&](const Walked& w) { return Array(term(w, p)); }); });
+    sum.rounded(label, unit,
+                [&](Norm p) { return over_chunks([&](const Walked& w) { return Array(term(w, p)); }); });
   };
   const auto own = [&](const Walked& w, const Array& term) {
     Array all = Array::Zero(n - w.c.first, columns);
     all.topRows(w.c.size) = term;
     return all;
   };
-  stage("scores", units.operand, [&](const Walked& w, Norm p) -> Array { return own(w, size_of(p, w.c.scores) * size_of(p, w.u)); });
-  stage("ut", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * (size_of(p, w.c.ut) * size_of(p, w.residual)); });
-  stage("start_keys", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state)); });
-  stage("w", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state)); });
-  stage("u", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * size_of(p, w.u); });
-  stage("keys", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.at_end) * (size_of(p, w.c.keys).transpose() * size_of(p, w.u)); });
+  stage("scores", units.operand,
+        [&](const Walked& w, Norm p) -> Array { return own(w, size_of(p, w.c.scores) * size_of(p, w.u)); });
+  stage("ut", units.operand, [](const Walked& w, Norm p) -> Array {
+    return size_of(p, w.r) * (size_of(p, w.c.ut) * size_of(p, w.residual));
+  });
+  stage("start_keys", units.operand, [](const Walked& w, Norm p) -> Array {
+    return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state));
+  });
+  stage("w", units.operand, [](const Walked& w, Norm p) -> Array {
+    return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state));
+  });
+  stage("u", units.operand,
+        [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * size_of(p, w.u); });
+  stage("keys", units.operand, [](const Walked& w, Norm p) -> Array {
+    return size_of(p, w.at_end) * (size_of(p, w.c.keys).transpose() * size_of(p, w.u));
+  });
   stage("state", units.operand, [](const Walked& w, Norm p) {
-    return w.c.first == 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state)) : Array(Array::Zero(w.r.rows(), w.u.cols()));
+    return w.c.first == 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state))
+                          : Array(Array::Zero(w.r.rows(), w.u.cols()));
   });
   stage("state", units.carried_state, [](const Walked& w, Norm p) {
-    return w.c.first > 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state)) : Array(Array::Zero(w.r.rows(), w.u.cols()));
+    return w.c.first > 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state))
+                         : Array(Array::Zero(w.r.rows(), w.u.cols()));
   });
-  stage("carry", units.carry, [](const Walked& w, Norm p) -> Array { return size_of(p, w.at_end) * size_of(p, w.after); });
+  stage("carry", units.carry,
+        [](const Walked& w, Norm p) -> Array { return size_of(p, w.at_end) * size_of(p, w.after); });
   sum.arithmetic(over_chunks([&](const Walked& w) {
     return Array(w.r.cwiseAbs() * error_of_u(w, units) + w.z.cwiseAbs() * (w.c.n_error * w.u.cwiseAbs()) +
                  w.x.cwiseAbs() * (w.c.start_keys_error * w.state.cwiseAbs()) +

@@ -20,7 +20,7 @@ std::optional<ErrorModel> hla_chunk_error(const FormError& form);          // hl
 std::optional<ErrorModel> delta_chunk_error(const FormError& form);        // delta, gated_delta
 std::optional<ErrorModel> log_linear_chunk_error(const FormError& form);   // log_linear, log_linear_mamba2
 std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form);
-std::optional<ErrorModel> softmax_error(const FormError& form);            // stream
+std::optional<ErrorModel> softmax_error(const FormError& form);  // stream
 
 // Stream and scan of every operator with a first-order recurrence: scalar, delta and log-linear ones.
 std::optional<ErrorModel> recurrence_stream_error(const FormError& form);

@@ -1,5 +1,5 @@
-// Error models of the chunk forms that are compositions of Lins: the first-order family with a scalar transition
-// (one Lin) and HLA. What reads what is the composition of the operator's own file.
+// Error models of the chunk forms that are compositions of Lins: the first-order family with a scalar
+// transition (one Lin) and HLA. What reads what is the composition of the operator's own file.
 #include "reference/operators/common/error_forms.hpp"
 #include "reference/operators/common/error_lin.hpp"
 
@@ -47,7 +47,12 @@ Index lin_depth(const FormError& form, Index lins) {
 
 struct Hla {
   explicit Hla(const FormError& f)
-      : form(f), head(f.head), units(f.units), q(to_array(head.q)), k(to_array(head.k)), v(to_array(head.v)),
+      : form(f),
+        head(f.head),
+        units(f.units),
+        q(to_array(head.q)),
+        k(to_array(head.k)),
+        v(to_array(head.v)),
         sum(units, head.tokens(), head.v.cols()) {}
   const FormError& form;
   const Head<double>& head;
@@ -59,8 +64,8 @@ struct Hla {
     return to_array(initial_moment(head, name, head.q.cols(), *name == 'S' ? head.q.cols() : head.v.cols()));
   }
   Gates<double> gates(int power) const { return {nullptr, nullptr, head.decay, power}; }
-  LinStages lin(const char* name, const Array& queries, const Array& keys, const Array& values, Gates<double> g,
-                const Array& state, Reads reads = Reads::inclusive) const {
+  LinStages lin(const char* name, const Array& queries, const Array& keys, const Array& values,
+                Gates<double> g, const Array& state, Reads reads = Reads::inclusive) const {
     return {units, name, queries, keys, values, g, state, form.width, reads};
   }
   // What the next Lin's output does with its value of token j: M_tj = Omega_tj q_t.k_j.
@@ -68,7 +73,8 @@ struct Hla {
     return decay_between(g, head.tokens()).cwiseProduct(queries * keys.transpose());
   }
   // Rows that are stored between two Lins, after `operations` elementwise steps of the given size.
-  void rows(const char* name, const LinStages& lin, const Array& stored, const Reader& reader, const Array& arithmetic = {}) {
+  void rows(const char* name, const LinStages& lin, const Array& stored, const Reader& reader,
+            const Array& arithmetic = {}) {
     sum.range(name, units.contract.intermediate, stored);
     sum.rounded(name, units.operand, [&](Norm p) { return reader.rows(p, lin, size_of(p, stored)); });
     if (arithmetic.size() > 0) sum.arithmetic(reader.rows(Norm::absolute, lin, units.step * arithmetic));
@@ -88,7 +94,8 @@ struct Hla {
   }
 };
 
-// Lin(A, Q, V) - Lin(Q, K, gamma B) of the printed and the masked operator, with A = Lin(Q, K, K), B before the token.
+// Lin(A, Q, V) - Lin(Q, K, gamma B) of the printed and the masked operator, with A = Lin(Q, K, K), B before
+// the token.
 ErrorModel hla2_subtract(const FormError& form, int power, double factor) {
   Hla h(form);
   const LinStages a = h.lin("a", h.q, h.k, h.k, h.gates(1), h.initial("S"));
@@ -121,7 +128,8 @@ ErrorModel hla2_direct(const FormError& form) {
   h.rows("a.rows", a, a.o, as_key);
   f.collect(ReadAsValue(), h.sum);
   // F_0 = S C - G is made by the kernel, in `accumulate`.
-  const Array made = h.units.gamma_step(h.q.cols() + 1) * (S.cwiseAbs() * C.cwiseAbs()) + h.units.step * start.cwiseAbs();
+  const Array made =
+      h.units.gamma_step(h.q.cols() + 1) * (S.cwiseAbs() * C.cwiseAbs()) + h.units.step * start.cwiseAbs();
   PerChunk error(f.chunks.size() + 1, Array::Zero(start.rows(), start.cols()));
   error[0] = made;
   h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
@@ -136,7 +144,8 @@ ErrorModel hla2_unmasked(const FormError& form) {
   const LinStages u = h.lin("u", rows, h.q, h.v, h.gates(1), h.initial("C"));
   const ReadAsQuery as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C")));
   a.collect(as_query, h.sum);
-  h.rows("a.rows", a, rows, as_query, h.head.ridge == 0 ? Array() : Array(2 * ridge.cwiseAbs() + rows.cwiseAbs()));
+  h.rows("a.rows", a, rows, as_query,
+         h.head.ridge == 0 ? Array() : Array(2 * ridge.cwiseAbs() + rows.cwiseAbs()));
   u.collect(ReadAsValue(), h.sum);
   return h.finish(u.o, 2, 0);
 }
@@ -184,10 +193,12 @@ ErrorModel hla3_unmasked(const FormError& form) {
   return h.finish(c.o, 3, 0);
 }
 
-// y_j only enters as y_j.k_j, in the coefficient of k_j as a key: |y_j error| |k_j|, without the sum's cancellation.
+// y_j only enters as y_j.k_j, in the coefficient of k_j as a key: |y_j error| |k_j|, without the sum's
+// cancellation.
 class ReadAsCoefficient : public ReadAsValue {
  public:
-  ReadAsCoefficient(const Array& k, Array mixing, Array v) : k_(k), mixing_(std::move(mixing)), v_(std::move(v)) {}
+  ReadAsCoefficient(const Array& k, Array mixing, Array v)
+      : k_(k), mixing_(std::move(mixing)), v_(std::move(v)) {}
   Array rows(Norm p, const LinStages&, const Array& error) const override {
     const Array along = error.cwiseProduct(size_of(p, k_)).rowwise().sum();
     return size_of(p, mixing_) * (diagonal(along) * size_of(p, v_));
@@ -211,13 +222,16 @@ ErrorModel hla3_printed(const FormError& form) {
   std::vector<double> scores;
   for (Index t = 0; t < n; ++t) {
     const double score = h.q.row(t).dot(h.k.row(t)), size = h.q.row(t).cwiseAbs().dot(h.k.row(t).cwiseAbs());
-    const double pair = y.o.row(t).dot(h.k.row(t)), pair_size = y.o.row(t).cwiseAbs().dot(h.k.row(t).cwiseAbs());
+    const double pair = y.o.row(t).dot(h.k.row(t)),
+                 pair_size = y.o.row(t).cwiseAbs().dot(h.k.row(t).cwiseAbs());
     const double coefficient = pair + score * score, s = std::abs(score), score_error = dot * size;
     scores.push_back(score);
     a.row(t) = score * x.o.row(t) + coefficient * h.k.row(t);
     b.row(t) = score * z.o.row(t);
-    const double coefficient_error = dot * pair_size + 2 * s * score_error + u * score * score + 2 * u * std::abs(coefficient);
-    a_error.row(t) = (score_error + u * s) * x.o.row(t).cwiseAbs() + coefficient_error * h.k.row(t).cwiseAbs() + u * a.row(t).cwiseAbs();
+    const double coefficient_error =
+        dot * pair_size + 2 * s * score_error + u * score * score + 2 * u * std::abs(coefficient);
+    a_error.row(t) = (score_error + u * s) * x.o.row(t).cwiseAbs() +
+                     coefficient_error * h.k.row(t).cwiseAbs() + u * a.row(t).cwiseAbs();
     b_error.row(t) = (score_error + u * s) * z.o.row(t).cwiseAbs();
   }
   const Array start = K0 * Q0 * P0 - h.initial("G");
@@ -239,7 +253,8 @@ ErrorModel hla3_printed(const FormError& form) {
   f.collect(ReadAsValue(), h.sum);
   g.collect(ReadAsValue(), h.sum);
   PerChunk error(f.chunks.size() + 1, Array::Zero(start.rows(), start.cols()));
-  error[0] = h.units.gamma_step(2 * h.q.cols() + 1) * (K0.cwiseAbs() * Q0.cwiseAbs() * P0.cwiseAbs()) + u * start.cwiseAbs();
+  error[0] = h.units.gamma_step(2 * h.q.cols() + 1) * (K0.cwiseAbs() * Q0.cwiseAbs() * P0.cwiseAbs()) +
+             u * start.cwiseAbs();
   h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
   return h.finish(f.o + g.o, 2, 1);
 }
@@ -257,7 +272,8 @@ std::optional<ErrorModel> first_order_chunk_error(const FormError& form) {
 std::optional<ErrorModel> hla_chunk_error(const FormError& form) {
   const std::string &name = form.declaration.name, &variant = form.declaration.variant;
   if (name == "ahla") return ahla(form);
-  if (name == "hla2" && variant == "masked") return form.algebra == 0 ? hla2_subtract(form, 2, form.head.decay) : hla2_direct(form);
+  if (name == "hla2" && variant == "masked")
+    return form.algebra == 0 ? hla2_subtract(form, 2, form.head.decay) : hla2_direct(form);
   if (name == "hla2" && variant == "printed") return hla2_subtract(form, 1, 1);
   if (name == "hla2" && variant == "unmasked") return hla2_unmasked(form);
   if (name == "hla3" && variant == "masked") return hla3_masked(form);

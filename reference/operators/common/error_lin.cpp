@@ -45,16 +45,22 @@ LinStages::LinStages(const Units& units, std::string label, Array queries, Array
   ExactDecay exact;
   for (Index first = 0; first < q.rows(); first += width) {
     const Index size = std::min(width, q.rows() - first);
-    LinChunk c{first, size, to_array(exact.decay(gates, first, first + size)), gate_error(units, gates, first, first + size),
-               Array::Zero(size, 1), Array::Zero(size, size), k.middleRows(first, size), state};
+    LinChunk c{first,
+               size,
+               to_array(exact.decay(gates, first, first + size)),
+               gate_error(units, gates, first, first + size),
+               Array::Zero(size, 1),
+               Array::Zero(size, size),
+               k.middleRows(first, size),
+               state};
     const Array scores = q.middleRows(first, size) * k.middleRows(first, size).transpose();
     for (Index t = 0; t < size; ++t) {
       for (Index s = 0; s + shift <= t; ++s) c.weights(t, s) = c.decay(t + 1 - shift, s + 1) * scores(t, s);
       c.read(t, 0) = c.decay(t + 1 - shift, 0);
       c.keys.row(t) *= c.decay(size, t + 1);
     }
-    o.middleRows(first, size) = c.weights * v.middleRows(first, size) +
-                                diagonal(c.read) * q.middleRows(first, size) * state;
+    o.middleRows(first, size) =
+        c.weights * v.middleRows(first, size) + diagonal(c.read) * q.middleRows(first, size) * state;
     state = c.through() * state + c.keys.transpose() * v.middleRows(first, size);
     chunks.push_back(std::move(c));
   }
@@ -64,7 +70,8 @@ LinStages::LinStages(const Units& units, std::string label, Array queries, Array
 PerChunk LinStages::weights_arithmetic() const {
   PerChunk result;
   for (const LinChunk& c : chunks) {
-    const Array magnitude = q.middleRows(c.first, c.size).cwiseAbs() * k.middleRows(c.first, c.size).cwiseAbs().transpose();
+    const Array magnitude =
+        q.middleRows(c.first, c.size).cwiseAbs() * k.middleRows(c.first, c.size).cwiseAbs().transpose();
     const double product = units_.gamma(q.cols()) + 2 * units_.input;
     Array error = Array::Zero(c.size, c.size);
     for (Index t = 0; t < c.size; ++t)
@@ -85,9 +92,10 @@ Array LinStages::rows_arithmetic() const {
     Array read_error = c.read;
     for (Index t = 0; t < c.size; ++t) read_error(t, 0) *= c.gate_error(t + 1 - shift, 0) + units_.step;
     const Array carried = (q_c * c.state).cwiseAbs(), magnitude = q_c.cwiseAbs() * c.state.cwiseAbs();
-    error.middleRows(c.first, c.size) += (units_.gamma(c.size) + units_.input) * (c.weights.cwiseAbs() * v_c.cwiseAbs()) +
-                                         (units_.gamma(q.cols()) + units_.input) * (diagonal(c.read) * magnitude) +
-                                         diagonal(read_error) * carried;
+    error.middleRows(c.first, c.size) +=
+        (units_.gamma(c.size) + units_.input) * (c.weights.cwiseAbs() * v_c.cwiseAbs()) +
+        (units_.gamma(q.cols()) + units_.input) * (diagonal(c.read) * magnitude) +
+        diagonal(read_error) * carried;
   }
   return error.array() + static_cast<double>(q.cols() + o.cols()) * units_.eta;
 }
@@ -101,7 +109,8 @@ PerChunk LinStages::carry_arithmetic() const {
     Array error = (units_.gamma(c.size) + units_.input) *
                       (c.keys.cwiseAbs().transpose() * v.middleRows(c.first, c.size).cwiseAbs()) +
                   units_.step * after.cwiseAbs();
-    error += (c.gate_error(c.size, 0) + (c.through() == 1 ? 0 : units_.step)) * c.through() * c.state.cwiseAbs();
+    error +=
+        (c.gate_error(c.size, 0) + (c.through() == 1 ? 0 : units_.step)) * c.through() * c.state.cwiseAbs();
     result.push_back(error.array() + static_cast<double>(c.size) * units_.eta);
   }
   return result;
@@ -120,7 +129,8 @@ void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
     if (!initial) carried.push_back(c.state);
     if (!initial) sum.range(name + ".carry", units_.contract.state, c.state);
     Array faded = c.keys.cwiseAbs();
-    for (Index t = 0; t < c.size; ++t) faded.row(t) *= c.gate_error(c.size, t + 1) + (c.decay(c.size, t + 1) == 1 ? 0 : units_.step);
+    for (Index t = 0; t < c.size; ++t)
+      faded.row(t) *= c.gate_error(c.size, t + 1) + (c.decay(c.size, t + 1) == 1 ? 0 : units_.step);
     faded_arithmetic.push_back(std::move(faded));
   }
   const auto sized = [](Norm p, const PerChunk& all) {
@@ -128,10 +138,14 @@ void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
     for (const Array& one : all) result.push_back(size_of(p, one));
     return result;
   };
-  sum.rounded(name + ".weights", units_.operand, [&](Norm p) { return reader.weights(p, *this, sized(p, weights)); });
-  sum.rounded(name + ".state", units_.operand, [&](Norm p) { return reader.states(p, *this, sized(p, first_state), false); });
-  sum.rounded(name + ".state", units_.carried_state, [&](Norm p) { return reader.states(p, *this, sized(p, states), false); });
-  sum.rounded(name + ".carry", units_.carry, [&](Norm p) { return reader.states(p, *this, sized(p, carried), true); });
+  sum.rounded(name + ".weights", units_.operand,
+              [&](Norm p) { return reader.weights(p, *this, sized(p, weights)); });
+  sum.rounded(name + ".state", units_.operand,
+              [&](Norm p) { return reader.states(p, *this, sized(p, first_state), false); });
+  sum.rounded(name + ".state", units_.carried_state,
+              [&](Norm p) { return reader.states(p, *this, sized(p, states), false); });
+  sum.rounded(name + ".carry", units_.carry,
+              [&](Norm p) { return reader.states(p, *this, sized(p, carried), true); });
   sum.rounded(name + ".keys", units_.operand, [&](Norm p) { return reader.keys(p, *this, sized(p, keys)); });
   sum.arithmetic(reader.weights(Norm::absolute, *this, weights_arithmetic()));
   sum.arithmetic(reader.rows(Norm::absolute, *this, rows_arithmetic()));
@@ -161,7 +175,8 @@ Array ReadAsValue::states(Norm p, const LinStages& lin, const PerChunk& error, b
   for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
     const LinChunk& c = lin.chunks[b];
     held = carried ? Array(held + error[b]) : error[b];
-    in_rows.middleRows(c.first, c.size) = size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held;
+    in_rows.middleRows(c.first, c.size) =
+        size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held;
     held *= size_of(p, c.through());
   }
   return rows(p, lin, in_rows);
@@ -172,7 +187,8 @@ Array ReadAsValue::read_states(Norm p, const LinStages& lin, const PerChunk& err
   Array sum = Array::Zero(n, lin.v.cols()), row_of_state = Array::Zero(n, lin.k.cols());
   for (std::size_t b = lin.chunks.size(); b-- > 0;) {
     const LinChunk& c = lin.chunks[b];
-    const Array own = mixing_->middleCols(c.first, c.size) * diagonal(c.read) * lin.q.middleRows(c.first, c.size);
+    const Array own =
+        mixing_->middleCols(c.first, c.size) * diagonal(c.read) * lin.q.middleRows(c.first, c.size);
     row_of_state = carried ? Array(own + c.through() * row_of_state) : own;
     const Index rest = n - c.first;
     sum.bottomRows(rest) += size_of(p, row_of_state.bottomRows(rest)) * error[b];
@@ -183,14 +199,18 @@ Array ReadAsValue::read_states(Norm p, const LinStages& lin, const PerChunk& err
 Array ReadAsValue::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
   PerChunk in_states{Array::Zero(lin.k.cols(), lin.v.cols())};
   for (std::size_t b = 0; b < lin.chunks.size(); ++b)
-    in_states.push_back(error[b].transpose() * size_of(p, lin.v.middleRows(lin.chunks[b].first, lin.chunks[b].size)));
+    in_states.push_back(error[b].transpose() *
+                        size_of(p, lin.v.middleRows(lin.chunks[b].first, lin.chunks[b].size)));
   return states(p, lin, in_states, true);
 }
 
 // ---- as keys
 
 ReadAsKey::ReadAsKey(Array q, Array v, Gates<double> gates, std::vector<double> row_scale)
-    : q_(std::move(q)), v_(std::move(v)), gates_(gates), row_scale_(std::move(row_scale)),
+    : q_(std::move(q)),
+      v_(std::move(v)),
+      gates_(gates),
+      row_scale_(std::move(row_scale)),
       omega_(decay_between(gates, q_.rows())) {
   if (row_scale_.empty()) row_scale_.assign(static_cast<std::size_t>(q_.rows()), 1.0);
   for (Index j = 0; j < q_.rows(); ++j) omega_.col(j) *= row_scale_[static_cast<std::size_t>(j)];
@@ -212,8 +232,8 @@ Array ReadAsKey::weights(Norm p, const LinStages& lin, const PerChunk& error) co
 }
 
 // along_query (tokens, key_dim): the error of each state row, projected on the query of the output.
-void ReadAsKey::read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query, bool carried,
-                           Array& sum) const {
+void ReadAsKey::read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query,
+                           bool carried, Array& sum) const {
   Array seen = Array::Zero(lin.k.cols(), v_.cols());  // sum_j Omega_tj w_j q_jx v_jc
   double through = 1;
   for (std::size_t b = chunk; b < lin.chunks.size(); ++b) {
@@ -221,9 +241,12 @@ void ReadAsKey::read_state(Norm p, const LinStages& lin, std::size_t chunk, cons
     for (Index t = c.first; t < c.last(); ++t) {
       if (t > lin.chunks[chunk].first) seen *= step_gate(gates_, t);
       if (carried || b == chunk)
-        seen += (row_scale_[static_cast<std::size_t>(t)] * through * c.read(t - c.first, 0)) * lin.q.row(t).transpose() * v_.row(t);
-      if (p == Norm::absolute) sum.row(t) += along_query.row(t) * seen.cwiseAbs();
-      else sum.row(t) += along_query.row(t) * seen.cwiseAbs2();
+        seen += (row_scale_[static_cast<std::size_t>(t)] * through * c.read(t - c.first, 0)) *
+                lin.q.row(t).transpose() * v_.row(t);
+      if (p == Norm::absolute)
+        sum.row(t) += along_query.row(t) * seen.cwiseAbs();
+      else
+        sum.row(t) += along_query.row(t) * seen.cwiseAbs2();
     }
     through *= c.through();
   }
@@ -250,7 +273,8 @@ Array ReadAsKey::keys(Norm p, const LinStages& lin, const PerChunk& error) const
 
 Array ReadAsQuery::rows(Norm p, const LinStages& lin, const Array& error) const {
   Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
-  for (Index t = 0; t < lin.tokens(); ++t) sum.row(t) = error.row(t) * size_of(p, moments_[static_cast<std::size_t>(t)]);
+  for (Index t = 0; t < lin.tokens(); ++t)
+    sum.row(t) = error.row(t) * size_of(p, moments_[static_cast<std::size_t>(t)]);
   return sum;
 }
 
@@ -278,7 +302,8 @@ Array ReadAsQuery::keys(Norm p, const LinStages& lin, const PerChunk& error) con
     if (c.first > 0) {
       const Array cost = size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held.transpose();
       for (Index t = 0; t < c.size; ++t)
-        sum.row(c.first + t) = cost.row(t) * size_of(p, lin.v.topRows(c.first) * moments_[static_cast<std::size_t>(c.first + t)]);
+        sum.row(c.first + t) = cost.row(t) * size_of(p, lin.v.topRows(c.first) *
+                                                            moments_[static_cast<std::size_t>(c.first + t)]);
     }
     Array longer(c.last(), lin.k.cols());
     longer << held * size_of(p, c.through()), error[b];

@@ -1,6 +1,7 @@
-// The stages of one chunked Lin (chunk_linear.hpp) at their actual values, and how the final output reads them.
-// With cotangents Xi of the rows x_j of a Lin for the output (t, c), an error in
-//   weights W_ji costs sum_a Xi_ja v_ia,   state S_xa costs sum_j w_j q_jx Xi_ja,   faded key K'_sx the state's with v_s.
+// The stages of one chunked Lin (chunk_linear.hpp) at their actual values, and how the final output reads
+// them. With cotangents Xi of the rows x_j of a Lin for the output (t, c), an error in
+//   weights W_ji costs sum_a Xi_ja v_ia,   state S_xa costs sum_j w_j q_jx Xi_ja,   faded key K'_sx the
+//   state's with v_s.
 // Three kinds of cotangent occur where Lins are composed, and each keeps those sums coherent:
 //   ReadAsValue  Xi_ja = M_tj [a = c]           the Lin is the output, or the values of the next Lin
 //   ReadAsKey    Xi_ja = Omega_tj q_ta v_jc     the keys of the next Lin
@@ -32,7 +33,8 @@ class Reader {
   virtual ~Reader() = default;
   virtual Array rows(Norm p, const LinStages& lin, const Array& error) const = 0;
   virtual Array weights(Norm p, const LinStages& lin, const PerChunk& error) const = 0;
-  // error[b] is in the state before chunk b: of that chunk's product alone, or of the state carried from there on.
+  // error[b] is in the state before chunk b: of that chunk's product alone, or of the state carried from
+  // there on.
   virtual Array states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const = 0;
   virtual Array keys(Norm p, const LinStages& lin, const PerChunk& error) const = 0;
 };
@@ -40,8 +42,8 @@ class Reader {
 struct LinStages {
   LinStages(const Units& units, std::string name, Array q, Array k, Array v, Gates<double> gates, Array state,
             Index width, Reads reads = Reads::inclusive);
-  // Adds every stage of the Lin as `reader` sees it. Where the product format is narrower than the inputs, the
-  // rounding of q, k and v is charged to each use by absolute values, without its cancellation.
+  // Adds every stage of the Lin as `reader` sees it. Where the product format is narrower than the inputs,
+  // the rounding of q, k and v is charged to each use by absolute values, without its cancellation.
   void collect(const Reader& reader, ErrorSum& sum) const;
   Index tokens() const { return q.rows(); }
 
@@ -89,7 +91,8 @@ class ReadAsKey : public Reader {
   Array keys(Norm p, const LinStages& lin, const PerChunk& error) const override;
 
  private:
-  void read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query, bool carried, Array& sum) const;
+  void read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query, bool carried,
+                  Array& sum) const;
   Array q_, v_;
   Gates<double> gates_;
   std::vector<double> row_scale_;
@@ -98,7 +101,8 @@ class ReadAsKey : public Reader {
 
 class ReadAsQuery : public Reader {
  public:
-  explicit ReadAsQuery(std::vector<Array> moments) : moments_(std::move(moments)) {}  // per token (width of x, columns)
+  explicit ReadAsQuery(std::vector<Array> moments)
+      : moments_(std::move(moments)) {}  // per token (width of x, columns)
   Array rows(Norm p, const LinStages& lin, const Array& error) const override;
   Array weights(Norm p, const LinStages& lin, const PerChunk& error) const override;
   Array states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const override;

@@ -1,7 +1,8 @@
-// Error models of the log-linear chunk forms (log_linear_operator.hpp). Transitions act on all blocks alike, so one
-// row y per output is walked back as for the delta rules and a block's level only weighs it: with S~_t the sum of
-// lambda_t^level(block) S_block over the blocks before a chunk, R_t = diag(lambda) V - F S~_t and U_t = T R_t take the
-// places of S, R and U of error_delta.cpp. Scalar transitions need no walk: errors of the blocks are carried forward.
+// Error models of the log-linear chunk forms (log_linear_operator.hpp). Transitions act on all blocks alike,
+// so one row y per output is walked back as for the delta rules and a block's level only weighs it: with S~_t
+// the sum of lambda_t^level(block) S_block over the blocks before a chunk, R_t = diag(lambda) V - F S~_t and
+// U_t = T R_t take the places of S, R and U of error_delta.cpp. Scalar transitions need no walk: errors of
+// the blocks are carried forward.
 #include "reference/operators/common/error_delta.hpp"
 #include "reference/operators/common/log_linear_operator.hpp"
 
@@ -12,6 +13,7 @@ struct Block {
   Index start;
   int log_size;
   std::vector<Array> parts;  // the state, and whatever travels with it
+  bool changed = true;       // since it was last carried: rounding a second time is exact
   Array& state() { return parts[0]; }
 };
 
@@ -23,6 +25,7 @@ void merge(std::vector<Block>& cover, double step, std::size_t error_part) {
       continue;
     }
     for (std::size_t part = 0; part < left.parts.size(); ++part) left.parts[part] += right.parts[part];
+    left.changed = true;
     if (error_part > 0) left.parts[error_part] += step * left.state().cwiseAbs();
     ++left.log_size;
     cover.erase(cover.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -34,7 +37,8 @@ std::vector<Block> initial_blocks(const Head<double>& head, std::size_t parts) {
   std::vector<Block> cover;
   for (const auto& block : initial_cover(head)) {
     const Array state = to_array(block.state);
-    cover.push_back({block.start, block.log_size, std::vector<Array>(parts, Array::Zero(state.rows(), state.cols()))});
+    cover.push_back({block.start, block.log_size,
+                     std::vector<Array>(parts, Array::Zero(state.rows(), state.cols())), true});
     cover.back().state() = state;
   }
   return cover;
@@ -70,7 +74,8 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
   const Head<double>& head = form.head;
   const Units& units = form.units;
   const Index n = head.tokens(), d = head.q.cols(), columns = head.v.cols();
-  const Array zero = Array::Zero(n, columns), q = to_array(head.q), k = to_array(head.k), v = to_array(head.v);
+  const Array zero = Array::Zero(n, columns), q = to_array(head.q), k = to_array(head.k),
+              v = to_array(head.v);
   const double u = units.step, product = units.gamma(d) + 2 * units.input;
   Shares shares{zero, zero, zero, zero, zero, zero};
   o = zero;
@@ -82,14 +87,18 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     const Array decay = to_array(exact.decay(declared_gates(form), first, first + size));
     const Array error = gate_error(units, declared_gates(form), first, first + size);
     sum.gates(error);
-    const Array v_c = v.middleRows(first, size), scores = q.middleRows(first, size) * k.middleRows(first, size).transpose();
-    const Array magnitude = q.middleRows(first, size).cwiseAbs() * k.middleRows(first, size).cwiseAbs().transpose();
-    Array weights = Array::Zero(size, size), weights_error = weights, keys = k.middleRows(first, size), keys_error = keys.cwiseAbs();
+    const Array v_c = v.middleRows(first, size),
+                scores = q.middleRows(first, size) * k.middleRows(first, size).transpose();
+    const Array magnitude =
+        q.middleRows(first, size).cwiseAbs() * k.middleRows(first, size).cwiseAbs().transpose();
+    Array weights = Array::Zero(size, size), weights_error = weights, keys = k.middleRows(first, size),
+          keys_error = keys.cwiseAbs();
     for (Index t = 0; t < size; ++t) {
       for (Index s = 0; s <= t; ++s) {
         const double scale = decay(t + 1, s + 1) * level_scale(head, first + t, position + s);
         weights(t, s) = scale * scores(t, s);
-        weights_error(t, s) = std::abs(weights(t, s)) * (error(t + 1, s + 1) + 2 * u) + std::abs(scale) * product * magnitude(t, s) + units.eta;
+        weights_error(t, s) = std::abs(weights(t, s)) * (error(t + 1, s + 1) + 2 * u) +
+                              std::abs(scale) * product * magnitude(t, s) + units.eta;
       }
       keys.row(t) *= decay(size, t + 1);
       keys_error.row(t) *= decay(size, t + 1) * (error(size, t + 1) + (decay(size, t + 1) == 1 ? 0 : u));
@@ -98,42 +107,51 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     o.middleRows(first, size) = weights * v_c;
     shares.weights.middleRows(first, size) = size_of(p, weights) * size_of(p, v_c);
     shares.arithmetic.middleRows(first, size) =
-        weights_error * v_c.cwiseAbs() + (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
+        weights_error * v_c.cwiseAbs() +
+        (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
     for (Block& block : cover) {
       sum.range("state", units.contract.intermediate, block.state());
       for (Index t = 0; t < size; ++t) {
         const Index row = first + t;
         const double scale = level_scale(head, row, block.start) * decay(t + 1, 0), sized = size_of(p, scale);
-        const Array read = q.row(row) * block.state(), q_size = size_of(p, q.row(row)), q_abs = q.row(row).cwiseAbs();
+        const Array read = q.row(row) * block.state(), q_size = size_of(p, q.row(row)),
+                    q_abs = q.row(row).cwiseAbs();
         o.row(row) += scale * read;
-        (first == 0 ? shares.first_state : shares.state).row(row) += sized * (q_size * size_of(p, block.state()));
+        (first == 0 ? shares.first_state : shares.state).row(row) +=
+            sized * (q_size * size_of(p, block.state()));
         shares.keys.row(row) += sized * (q_size * block.parts[keys_part]);
         shares.carry.row(row) += sized * (q_size * block.parts[carry_part]);
-        shares.arithmetic.row(row) += std::abs(scale) * (q_abs * block.parts[arithmetic_part] +
-                                                         (units.gamma(d) + units.input) * (q_abs * block.state().cwiseAbs()) +
-                                                         (error(t + 1, 0) + 2 * u) * read.cwiseAbs());
+        shares.arithmetic.row(row) +=
+            std::abs(scale) * (q_abs * block.parts[arithmetic_part] +
+                               (units.gamma(d) + units.input) * (q_abs * block.state().cwiseAbs()) +
+                               (error(t + 1, 0) + 2 * u) * read.cwiseAbs());
         shares.arithmetic.row(row) += u * o.row(row).cwiseAbs();
       }
     }
     const double through = decay(size, 0), through_error = error(size, 0) + (through == 1 ? 0 : u);
     for (Block& block : cover) {
+      block.changed = block.changed || through != 1 || declared_gates(form).log_gate;
       block.state() *= through;
       block.parts[keys_part] *= size_of(p, through), block.parts[carry_part] *= size_of(p, through);
-      block.parts[arithmetic_part] = Array(through * block.parts[arithmetic_part] + through_error * block.state().cwiseAbs());
+      block.parts[arithmetic_part] =
+          Array(through * block.parts[arithmetic_part] + through_error * block.state().cwiseAbs());
     }
     for (const auto& [offset, count] : pieces(position, size)) {
       const Array k_p = keys.middleRows(offset, count), v_p = v_c.middleRows(offset, count);
-      Block block{position + offset, log2_of(count), std::vector<Array>(parts_count, Array::Zero(d, columns))};
+      Block block{position + offset, log2_of(count), std::vector<Array>(parts_count, Array::Zero(d, columns)),
+                  true};
       block.state() = k_p.transpose() * v_p;
       block.parts[keys_part] = size_of(p, k_p).transpose() * size_of(p, v_p);
-      block.parts[arithmetic_part] = keys_error.middleRows(offset, count).transpose() * v_p.cwiseAbs() +
-                                     (units.gamma(count) + units.input) * (k_p.cwiseAbs().transpose() * v_p.cwiseAbs());
+      block.parts[arithmetic_part] =
+          keys_error.middleRows(offset, count).transpose() * v_p.cwiseAbs() +
+          (units.gamma(count) + units.input) * (k_p.cwiseAbs().transpose() * v_p.cwiseAbs());
       cover.push_back(std::move(block));
     }
     merge(cover, u, arithmetic_part);
     for (Block& block : cover) {
       sum.range("carry", units.contract.state, block.state());
-      block.parts[carry_part] += size_of(p, block.state());
+      if (block.changed) block.parts[carry_part] += size_of(p, block.state());
+      block.changed = false;
     }
   }
   return shares;
@@ -159,18 +177,24 @@ std::vector<DeltaWalked> walk(const FormError& form, ErrorSum& sum) {
     size = aligned_chunk(position, form.width, head.tokens() - first);
     DeltaStages c(form, first, size);
     check_stages(c, sum);
-    Array weights = c.scores * c.ut, queries = c.faded_queries() - c.scores * c.w, gain = c.keys.transpose() * c.ut;
-    sum.range("weights", stored, weights), sum.range("queries", stored, queries), sum.range("gain", stored, gain);
+    Array weights = c.scores * c.ut, queries = c.faded_queries() - c.scores * c.w,
+          gain = c.keys.transpose() * c.ut;
+    sum.range("weights", stored, weights), sum.range("queries", stored, queries),
+        sum.range("gain", stored, gain);
     std::vector<Block> before = cover;
     for (Block& block : cover) {
       sum.range("state", stored, block.state());
       block.state() = Array(c.through() * block.state() - c.keys.transpose() * (c.w * block.state()));
     }
     for (const auto& [offset, count] : pieces(position, size))
-      cover.push_back({position + offset, log2_of(count), {gain.middleCols(offset, count) * c.v.middleRows(offset, count)}});
+      cover.push_back({position + offset,
+                       log2_of(count),
+                       {gain.middleCols(offset, count) * c.v.middleRows(offset, count)},
+                       true});
     merge(cover, 0, 0);
     for (Block& block : cover) sum.range("carry", form.units.contract.state, block.state());
-    chunks.push_back({std::move(c), std::move(before), cover, std::move(weights), std::move(queries), std::move(gain)});
+    chunks.push_back(
+        {std::move(c), std::move(before), cover, std::move(weights), std::move(queries), std::move(gain)});
   }
   return chunks;
 }
@@ -179,8 +203,14 @@ using Labels = std::map<std::string, Array>;
 
 class DeltaPass {
  public:
-  DeltaPass(const FormError& form, Norm p) : form_(form), units_(form.units), p_(p), n_(form.head.tokens()),
-        columns_(form.head.v.cols()), arithmetic(Array::Zero(n_, columns_)), o(Array::Zero(n_, columns_)) {}
+  DeltaPass(const FormError& form, Norm p)
+      : form_(form),
+        units_(form.units),
+        p_(p),
+        n_(form.head.tokens()),
+        columns_(form.head.v.cols()),
+        arithmetic(Array::Zero(n_, columns_)),
+        o(Array::Zero(n_, columns_)) {}
 
   void run(const std::vector<DeltaWalked>& chunks) {
     for (std::size_t own = 0; own < chunks.size(); ++own) {
@@ -225,7 +255,8 @@ class DeltaPass {
     return result;
   }
   // What own and earlier chunks have in common: errors of T, F, W, N^-1 seen through the row r on U.
-  void inside(const DeltaWalked& w, Index t, const Array& r, const Array& residual, const Array& u, const Array& state) {
+  void inside(const DeltaWalked& w, Index t, const Array& r, const Array& residual, const Array& u,
+              const Array& state) {
     const DeltaStages& c = w.c;
     const Array through_inverse = r * c.inverse, through_ut = r * c.ut;
     add("ut", t, sized(r) * sized(c.ut) * sized(residual));
@@ -233,7 +264,8 @@ class DeltaPass {
     add("w", t, sized(r) * sized(c.w) * sized(state));
     if (p_ != Norm::absolute) return;
     const Array size = r.cwiseAbs();
-    arithmetic.row(t) += size * c.ut_error * residual.cwiseAbs() + through_inverse.cwiseAbs() * c.n_error * u.cwiseAbs() +
+    arithmetic.row(t) += size * c.ut_error * residual.cwiseAbs() +
+                         through_inverse.cwiseAbs() * c.n_error * u.cwiseAbs() +
                          (through_ut.cwiseAbs() * c.start_keys_error + size * c.w_error) * state.cwiseAbs();
   }
   // Returns the row on the states before the chunk.
@@ -243,9 +275,11 @@ class DeltaPass {
     Array lambda = Array::Zero(c.size, 1);
     for (Index i = 0; i <= local; ++i) lambda(i, 0) = level_scale(form_.head, t, base + i);
     const Read before = read(w.before, t);
-    const Array scaled_v = lambda.col(0).asDiagonal() * c.v, residual = scaled_v - c.start_keys * before.value;
+    const Array scaled_v = lambda.col(0).asDiagonal() * c.v,
+                residual = scaled_v - c.start_keys * before.value;
     const Array u = c.ut * residual, r = c.scores.row(local);
-    const Array weights = w.weights_unscaled.row(local).cwiseProduct(lambda.col(0).transpose()), queries = w.queries.row(local);
+    const Array weights = w.weights_unscaled.row(local).cwiseProduct(lambda.col(0).transpose()),
+                queries = w.queries.row(local);
     o.row(t) = weights * c.v + queries * before.value;
     add("scores", t, sized(r) * sized(u));
     add("weights", t, sized(weights) * sized(c.v));
@@ -254,12 +288,16 @@ class DeltaPass {
     inside(w, t, r, residual, u, before.value);
     if (p_ == Norm::absolute) {
       const Array size = r.cwiseAbs(), product = size * c.ut.cwiseAbs();
-      const Array faded = c.faded_queries_error(units_).row(local) + units_.gamma(c.size) * (size * c.w.cwiseAbs()) + units_.step * queries.cwiseAbs();
-      const Array weights_error = (units_.gamma(c.size) * product + units_.step * w.weights_unscaled.row(local).cwiseAbs())
-                                      .cwiseProduct(lambda.col(0).transpose().cwiseAbs());
+      const Array faded = c.faded_queries_error(units_).row(local) +
+                          units_.gamma(c.size) * (size * c.w.cwiseAbs()) + units_.step * queries.cwiseAbs();
+      const Array weights_error =
+          (units_.gamma(c.size) * product + units_.step * w.weights_unscaled.row(local).cwiseAbs())
+              .cwiseProduct(lambda.col(0).transpose().cwiseAbs());
       arithmetic.row(t) += c.scores_error.row(local) * u.cwiseAbs() + weights_error * c.v.cwiseAbs() +
-                           (units_.gamma(c.size) + units_.input) * (weights.cwiseAbs() * c.v.cwiseAbs()) + faded * before.value.cwiseAbs() +
-                           (units_.gamma(c.q.cols()) + units_.step * (1 + before.blocks)) * (queries.cwiseAbs() * before.absolute) +
+                           (units_.gamma(c.size) + units_.input) * (weights.cwiseAbs() * c.v.cwiseAbs()) +
+                           faded * before.value.cwiseAbs() +
+                           (units_.gamma(c.q.cols()) + units_.step * (1 + before.blocks)) *
+                               (queries.cwiseAbs() * before.absolute) +
                            units_.step * before.blocks * (weights * c.v).cwiseAbs();
     }
     return queries;
@@ -285,8 +323,10 @@ class DeltaPass {
                            units_.gamma(c.k.cols()) * (r.cwiseAbs() * c.w.cwiseAbs() * before.absolute) +
                            c.through_error(units_) * c.through() * (size * before.absolute) +
                            gain * (size * c.keys.cwiseAbs().transpose()) * removed +
-                           std::abs(lambda) * (gain * (size * c.keys.cwiseAbs().transpose() * c.ut.cwiseAbs()) +
-                                               (gain + units_.input) * (size * w.gain.cwiseAbs())) * c.v.cwiseAbs() +
+                           std::abs(lambda) *
+                               (gain * (size * c.keys.cwiseAbs().transpose() * c.ut.cwiseAbs()) +
+                                (gain + units_.input) * (size * w.gain.cwiseAbs())) *
+                               c.v.cwiseAbs() +
                            2 * units_.step * (size * updated_sizes(w, t, lambda));
     }
     return c.through() * y - through_w;
@@ -294,15 +334,17 @@ class DeltaPass {
   // sum of the sizes of lambda W S_block
   Array removed_sizes(const DeltaWalked& w, Index t) const {
     Array sum = Array::Zero(w.c.size, columns_);
-    for (const Block& block : w.before) sum += size_of(p_, level_scale(form_.head, t, block.start)) * sized(w.c.w * block.parts[0]);
+    for (const Block& block : w.before)
+      sum += size_of(p_, level_scale(form_.head, t, block.start)) * sized(w.c.w * block.parts[0]);
     return sum;
   }
   // Every state that a subtraction or a merge may have rounded, by the sizes of what was added.
   Array updated_sizes(const DeltaWalked& w, Index t, double lambda) const {
     Array sum = std::abs(lambda) * (w.gain.cwiseAbs() * w.c.v.cwiseAbs());
     for (const Block& block : w.before)
-      sum += std::abs(level_scale(form_.head, t, block.start)) *
-             Array(w.c.through() * block.parts[0] - w.c.keys.transpose() * (w.c.w * block.parts[0])).cwiseAbs();
+      sum +=
+          std::abs(level_scale(form_.head, t, block.start)) *
+          Array(w.c.through() * block.parts[0] - w.c.keys.transpose() * (w.c.w * block.parts[0])).cwiseAbs();
     return merges(w) * sum;
   }
   static double merges(const DeltaWalked& w) { return 1 + static_cast<double>(w.before.size()); }
@@ -335,7 +377,9 @@ std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form) {
   DeltaPass absolute(form, Norm::absolute), square(form, Norm::square);
   absolute.run(chunks), square.run(chunks);
   for (const auto& [label, share] : absolute.labels) {
-    const double unit = label == "carry" ? units.carry : label == "state.carried" ? units.carried_state : units.operand;
+    const double unit = label == "carry"           ? units.carry
+                        : label == "state.carried" ? units.carried_state
+                                                   : units.operand;
     sum.rounded(label == "state.carried" ? "state" : label, unit, share, square.labels.at(label));
   }
   sum.arithmetic(absolute.arithmetic);

@@ -1,8 +1,8 @@
-// Error models of stream and scan for the first-order recurrences S <- Phi S + beta k v^T, scalar, delta or log-linear.
-// A local error E of a state at position p (after p tokens) reaches output t as |y_tp| E, y_tp = Phi_p+1^T .. Phi_t^T q_t,
-// times |lambda_t^level(block)| where the state belongs to a block; an error E of the transition of a segment [a, b)
-// costs E |S_a| at b. In the scan the segment [a, b) of the up-sweep is part of every prefix that holds it, and the
-// prefix [0, b) of the down-sweep of all those that continue it.
+// Error models of stream and scan for the first-order recurrences S <- Phi S + beta k v^T, scalar, delta or
+// log-linear. A local error E of a state at position p (after p tokens) reaches output t as |y_tp| E, y_tp =
+// Phi_p+1^T .. Phi_t^T q_t, times |lambda_t^level(block)| where the state belongs to a block; an error E of
+// the transition of a segment [a, b) costs E |S_a| at b. In the scan the segment [a, b) of the up-sweep is
+// part of every prefix that holds it, and the prefix [0, b) of the down-sweep of all those that continue it.
 #include "reference/operators/common/error_forms.hpp"
 #include "reference/operators/common/log_linear_operator.hpp"
 
@@ -28,9 +28,20 @@ struct Event {
 class Recurrent {
  public:
   explicit Recurrent(const FormError& f)
-      : form(f), head(f.head), units(f.units), n(f.head.tokens()), d(f.head.q.cols()), columns(f.head.v.cols()),
-        delta(f.declaration.beta), levels(f.declaration.level_scales), q(to_array(f.head.q)), k(to_array(f.head.k)),
-        v(to_array(f.head.v)), o(Array::Zero(n, columns)), reading(Array::Zero(n, columns)), gates(declared_gates(f)) {
+      : form(f),
+        head(f.head),
+        units(f.units),
+        n(f.head.tokens()),
+        d(f.head.q.cols()),
+        columns(f.head.v.cols()),
+        delta(f.declaration.beta),
+        levels(f.declaration.level_scales),
+        q(to_array(f.head.q)),
+        k(to_array(f.head.k)),
+        v(to_array(f.head.v)),
+        o(Array::Zero(n, columns)),
+        reading(Array::Zero(n, columns)),
+        gates(declared_gates(f)) {
     covers.push_back(initial());
     for (Index t = 0; t < n; ++t) {
       phis.push_back(transition(t));
@@ -54,7 +65,8 @@ class Recurrent {
     if (!delta) return Phi::Constant(1, 1, step_gate(t));
     return step_gate(t) * (Array::Identity(d, d) - beta(t) * k.row(t).transpose() * k.row(t));
   }
-  // What making the transition of a token costs: 3 operations for alpha beta k k^T, one subtraction, the gate.
+  // What making the transition of a token costs: 3 operations for alpha beta k k^T, one subtraction, the
+  // gate.
   Phi transition_error(Index t) const {
     const double gate = std::abs(step_gate(t));
     if (!delta) return Phi::Constant(1, 1, gate * gate_error_of(t));
@@ -85,11 +97,13 @@ class Recurrent {
   Cover initial() const {
     if (!levels) return {{0, 0, to_array(initial_moment(head, "S", d, columns))}};
     Cover cover;
-    for (const auto& block : initial_cover(head)) cover.push_back({block.start, block.log_size, to_array(block.state)});
+    for (const auto& block : initial_cover(head))
+      cover.push_back({block.start, block.log_size, to_array(block.state)});
     return cover;
   }
   void add_token(Cover& cover, Index t) const {
-    if (!levels) cover[0].state += injection(t);
+    if (!levels)
+      cover[0].state += injection(t);
     else {
       cover.push_back({head.initial.position + t, 0, injection(t)});
       merge(cover);
@@ -116,14 +130,22 @@ class Recurrent {
     if (!error.isZero(0)) arithmetic.push_back({at, first, last, source, std::move(error)});
   }
   // What additions cost in a cover after merging: one rounding for each merge that ended in the block.
-  void merging_events(Index at, Index first, Index last, const Cover& cover, const std::vector<Index>& added) {
+  void merging_events(Index at, Index first, Index last, const Cover& cover,
+                      const std::vector<Index>& added) {
     for (const Index source : added)
       for (const Block& block : cover)
-        if (block.start == source) arithmetic_event(at, first, last, source, units.step * block.state.cwiseAbs());
+        if (block.start == source)
+          arithmetic_event(at, first, last, source, units.step * block.state.cwiseAbs());
   }
-  void carry_events(Index at, Index first, Index last, const Cover& cover) {
+  // A block that is as it was when carried before (`before`) is in its format already.
+  void carry_events(Index at, Index first, Index last, const Cover& cover, const Cover& before = {}) {
     if (units.carry == 0) return;
-    for (const Block& block : cover) carried.push_back({at, first, last, block.start, block.state});
+    for (const Block& block : cover) {
+      const bool unchanged = std::any_of(before.begin(), before.end(), [&](const Block& b) {
+        return b.start == block.start && b.log_size == block.log_size && b.state == block.state;
+      });
+      if (!unchanged) carried.push_back({at, first, last, block.start, block.state});
+    }
   }
 
   // Walks every output's row back through the transitions and adds up what it meets.
@@ -139,14 +161,16 @@ class Recurrent {
     Array y = Array::Zero(n, d);  // rows t >= at - 1 at position `at`
     for (Index at = n; at > 0; --at) {
       y.row(at - 1) = q.row(at - 1);
-      for (const Event* event : arithmetic_at[static_cast<std::size_t>(at)]) add(Norm::absolute, *event, y, plain);
+      for (const Event* event : arithmetic_at[static_cast<std::size_t>(at)])
+        add(Norm::absolute, *event, y, plain);
       for (const Event* event : carried_at[static_cast<std::size_t>(at)]) {
         add(Norm::absolute, *event, y, absolute);
         add(Norm::square, *event, y, square);
       }
       const Index rows = n - at + 1;
-      y.bottomRows(rows) = Array(delta ? Array(y.bottomRows(rows) * phis[static_cast<std::size_t>(at - 1)])
-                                       : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(rows)));
+      y.bottomRows(rows) =
+          Array(delta ? Array(y.bottomRows(rows) * phis[static_cast<std::size_t>(at - 1)])
+                      : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(rows)));
     }
     for (const Event* event : arithmetic_at[0]) add(Norm::absolute, *event, y, plain);
     for (const Cover& cover : covers)
@@ -186,19 +210,27 @@ class Recurrent {
       reading.row(t) = dot * (q.row(t).cwiseAbs() * state.cwiseAbs());
       return;
     }
-    const Array q_t = q.row(t), k_t = k.row(t), y = delta ? Array(q_t * phis[static_cast<std::size_t>(t)]) : Array(step_gate(t) * q_t);
-    const double product = q_t.row(0).dot(k_t.row(0)), size = q_t.cwiseAbs().row(0).dot(k_t.cwiseAbs().row(0));
-    const double gate = std::abs(step_gate(t)), along = beta(t) * product, own = weight(t, head.initial.position + t) * along;
+    const Array q_t = q.row(t), k_t = k.row(t),
+                y = delta ? Array(q_t * phis[static_cast<std::size_t>(t)]) : Array(step_gate(t) * q_t);
+    const double product = q_t.row(0).dot(k_t.row(0)),
+                 size = q_t.cwiseAbs().row(0).dot(k_t.cwiseAbs().row(0));
+    const double gate = std::abs(step_gate(t)), along = beta(t) * product,
+                 own = weight(t, head.initial.position + t) * along;
     Array y_error = (gate_error_of(t) + (gate == 1 ? 0 : u)) * y.cwiseAbs();
     if (delta)
-      y_error += gate * ((dot * std::abs(beta(t)) * size + 2 * u * std::abs(along)) * k_t.cwiseAbs() + u * (q_t - along * k_t).cwiseAbs());
+      y_error += gate * ((dot * std::abs(beta(t)) * size + 2 * u * std::abs(along)) * k_t.cwiseAbs() +
+                         u * (q_t - along * k_t).cwiseAbs());
     o.row(t) = own * v.row(t);
-    reading.row(t) = (std::abs(weight(t, head.initial.position + t) * beta(t)) * dot * size + 3 * u * std::abs(own)) * v.row(t).cwiseAbs();
+    reading.row(t) =
+        (std::abs(weight(t, head.initial.position + t) * beta(t)) * dot * size + 3 * u * std::abs(own)) *
+        v.row(t).cwiseAbs();
     for (const Block& block : covers[static_cast<std::size_t>(t)]) {
       const double lambda = weight(t, block.start);
       const Array term = y * block.state;
       o.row(t) += lambda * term;
-      reading.row(t) += std::abs(lambda) * ((y_error + dot * y.cwiseAbs()) * block.state.cwiseAbs() + u * term.cwiseAbs()) + u * o.row(t).cwiseAbs();
+      reading.row(t) +=
+          std::abs(lambda) * ((y_error + dot * y.cwiseAbs()) * block.state.cwiseAbs() + u * term.cwiseAbs()) +
+          u * o.row(t).cwiseAbs();
     }
   }
 };
@@ -207,6 +239,7 @@ struct Segment {
   Index first, last;  // tokens
   Phi phi;
   Cover blocks;
+  bool carried = false;  // a single token that stands as a prefix
 };
 
 class Scan {
@@ -241,9 +274,11 @@ class Scan {
   }
   Segment combine(const Segment& a, const Segment& b, Index seen_first, Index seen_last, bool carry) {
     const Index at = b.last;
-    Segment result{a.first, at, r_.delta ? Phi(b.phi * a.phi) : Phi(b.phi * a.phi), r_.applied(b.phi, a.blocks)};
+    Segment result{a.first, at, r_.delta ? Phi(b.phi * a.phi) : Phi(b.phi * a.phi),
+                   r_.applied(b.phi, a.blocks)};
     if (seen_first < seen_last) {
-      for (const Block& block : a.blocks) r_.arithmetic_event(at, seen_first, seen_last, block.start, r_.apply_error(b.phi, block.state));
+      for (const Block& block : a.blocks)
+        r_.arithmetic_event(at, seen_first, seen_last, block.start, r_.apply_error(b.phi, block.state));
       const Phi error = r_.delta ? Phi(r_.units.gamma_step(r_.d) * (b.phi.cwiseAbs() * a.phi.cwiseAbs()))
                                  : Phi(r_.units.step * result.phi.cwiseAbs());
       transition_event(a.first, at, seen_first, seen_last, error);
@@ -258,9 +293,21 @@ class Scan {
     }
     if (seen_first < seen_last) {
       r_.merging_events(at, seen_first, seen_last, result.blocks, added);
-      if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks);
+      if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks, carried_before(a, b));
     }
     return result;
+  }
+  // The blocks of both parts that were carried (those of single tokens were not) and may come through as they
+  // are: the later part's always, the earlier one's where its gates are 1 without an exponential.
+  Cover carried_before(const Segment& a, const Segment& b) const {
+    Cover before;
+    if (!r_.levels) return before;
+    const auto take = [&before](const Segment& part) {
+      before.insert(before.end(), part.blocks.begin(), part.blocks.end());
+    };
+    if (b.last - b.first > 1) take(b);
+    if (!r_.gates.log_gate && (a.last - a.first > 1 || a.carried)) take(a);
+    return before;
   }
   Segment up(Index first, Index size) {
     if (size == 1) return nodes_[{first, 1}] = token(first);
@@ -279,21 +326,29 @@ class Scan {
     if (middle >= r_.n) return;
     const Segment& left = nodes_.at({first, size / 2});
     if (first > 0) return down(middle, size / 2, combine(prefix, left, middle, last, true));
-    if (size == 2) r_.carry_events(middle, middle, last, left.blocks);  // the token itself is rounded as a prefix
-    down(middle, size / 2, left);
+    if (size == 2)
+      r_.carry_events(middle, middle, last, left.blocks);  // the token itself is rounded as a prefix
+    Segment prefix_of_left = left;
+    prefix_of_left.carried = true;
+    down(middle, size / 2, prefix_of_left);
   }
   // initial + prefix, not rounded, then the token, rounded.
   void leaf(Index t, const Segment& prefix) {
     for (const Block& block : r_.covers[0])
       if (t > 0) r_.arithmetic_event(t, t, t + 1, block.start, r_.apply_error(prefix.phi, block.state));
     const Cover& before = r_.covers[static_cast<std::size_t>(t)];
-    const bool continued = std::any_of(r_.covers[0].begin(), r_.covers[0].end(), [](const Block& b) { return !b.state.isZero(0); });
+    const bool continued = std::any_of(r_.covers[0].begin(), r_.covers[0].end(),
+                                       [](const Block& b) { return !b.state.isZero(0); });
     if (continued)
       for (const Block& block : before)
-        r_.arithmetic_event(t, t, t + 1, block.start, r_.units.step * static_cast<double>(r_.levels ? before.size() + 1 : 1) * block.state.cwiseAbs());
+        r_.arithmetic_event(
+            t, t, t + 1, block.start,
+            r_.units.step * static_cast<double>(r_.levels ? before.size() + 1 : 1) * block.state.cwiseAbs());
     if (r_.levels) return;
     const Cover& after = r_.covers[static_cast<std::size_t>(t) + 1];
-    r_.arithmetic_event(t + 1, t, t + 1, 0, r_.apply_error(r_.phis[static_cast<std::size_t>(t)], before[0].state) + r_.units.step * after[0].state.cwiseAbs());
+    r_.arithmetic_event(t + 1, t, t + 1, 0,
+                        r_.apply_error(r_.phis[static_cast<std::size_t>(t)], before[0].state) +
+                            r_.units.step * after[0].state.cwiseAbs());
     r_.carry_events(t + 1, t, t + 1, after);
   }
   Recurrent& r_;
@@ -310,7 +365,8 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
     const Phi error = r.transition_error(t);
     Cover cover = r.covers[static_cast<std::size_t>(t)];
     for (const Block& block : cover)
-      r.arithmetic_event(t + 1, first, r.n, block.start, r.apply_error(phi, block.state) + r.through(error, block.state));
+      r.arithmetic_event(t + 1, first, r.n, block.start,
+                         r.apply_error(phi, block.state) + r.through(error, block.state));
     r.arithmetic_event(t + 1, first, r.n, r.levels ? r.head.initial.position + t : 0, r.injection_error(t));
     const Cover& after = r.covers[static_cast<std::size_t>(t) + 1];
     std::vector<Index> added{0};
@@ -319,7 +375,8 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
       added = Recurrent::merge(cover);
     }
     r.merging_events(t + 1, first, r.n, after, added);
-    r.carry_events(t + 1, first, r.n, after);
+    r.carry_events(t + 1, first, r.n, after,
+                   r.levels && t > 0 && !r.gates.log_gate ? r.covers[static_cast<std::size_t>(t)] : Cover{});
   }
   return r.finish(r.n);
 }

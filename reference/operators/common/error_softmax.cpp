@@ -1,8 +1,9 @@
 // Error model of softmax attention, online: with p the weights of row t and F the number of rescalings,
 //   D = sum_s p_s |v_s - o| eps_s + gamma_{t+2+F} (sum_s p_s |v_s| + |o|) + u_state sum_s |A_s| + u |o|
-// eps_s the relative error of exp(score_s - shift): gamma_d |q||k| + u |score - shift| + c_exp u, and for each later
-// rescaling u |move| + c_exp u; A_s the partial sum after token s in units of the final denominator (carried).
-// The shift is the kernel's own number: numerator and denominator share it, so its error costs nothing.
+// eps_s the relative error of exp(score_s - shift): gamma_d |q||k| + u |score - shift| + c_exp u, and for
+// each later rescaling u |move| + c_exp u; A_s the partial sum after token s in units of the final
+// denominator (carried). The shift is the kernel's own number: numerator and denominator share it, so its
+// error costs nothing.
 #include "reference/operators/common/error_forms.hpp"
 
 namespace attest {
@@ -13,7 +14,8 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
   const Index n = q.rows(), columns = v.cols();
   ErrorSum sum(units, n, columns);
   Array o = Array::Zero(n, columns), arithmetic = o, carried = o, carried_square = o;
-  const double exponential = 2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() + units.step;
+  const double exponential =
+      2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() + units.step;
   for (Index t = 0; t < n; ++t) {
     const Eigen::VectorXd scores = k.topRows(t + 1) * q.row(t).transpose();
     const Eigen::VectorXd sizes = k.topRows(t + 1).cwiseAbs() * q.row(t).cwiseAbs().transpose();
@@ -23,14 +25,16 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
     Array partial = Array::Zero(1, columns);
     double maximum = scores(0);
     Index moves = 0;
-    std::vector<double> relative(static_cast<std::size_t>(t + 1)), move_cost(static_cast<std::size_t>(t + 1), 0.0);
+    std::vector<double> relative(static_cast<std::size_t>(t + 1)),
+        move_cost(static_cast<std::size_t>(t + 1), 0.0);
     for (Index s = 0; s <= t; ++s) {
       const auto at = static_cast<std::size_t>(s);
       if (scores(s) > maximum) {
         move_cost[at] = units.step * (scores(s) - maximum) + exponential;
         maximum = scores(s), ++moves;
       }
-      relative[at] = units.gamma_step(q.cols()) * sizes(s) + units.step * std::abs(scores(s) - maximum) + exponential;
+      relative[at] =
+          units.gamma_step(q.cols()) * sizes(s) + units.step * std::abs(scores(s) - maximum) + exponential;
       partial += weights(s) / total * v.row(s);
       carried.row(t) += partial.cwiseAbs();
       carried_square.row(t) += partial.cwiseAbs2();

@@ -58,11 +58,14 @@ double conversion(const Units& units, double value) {
 // The exponential of a sum of log-gates: 1 ulp is up to 2 u.
 double exponential_error(const Units& units, double exponent_error) {
   const double u = units.contract.gate_sum.unit_roundoff();
-  const double store = units.contract.gate_sum.precision > units.contract.accumulate.precision ? units.step : 0;
+  const double store =
+      units.contract.gate_sum.precision > units.contract.accumulate.precision ? units.step : 0;
   return std::expm1(exponent_error) + 2 * units.contract.exp_ulp * u + store;
 }
 
-double log_gate(const Gates<double>& gates, Index t) { return (*gates.log_gate)[static_cast<std::size_t>(t)]; }
+double log_gate(const Gates<double>& gates, Index t) {
+  return (*gates.log_gate)[static_cast<std::size_t>(t)];
+}
 
 // Prefix sums of the gates of tokens from .. last-1; a gate of -infinity starts the sum anew.
 std::vector<double> prefix_sums(const Gates<double>& gates, Index from, Index last) {
@@ -80,8 +83,10 @@ Array log_gate_error(const Units& units, const Gates<double>& gates, Index first
   for (Index t = 1; t < size; ++t)
     for (Index s = 0; s < t; ++s) {
       const Index terms = first - from + t;
-      const double late = sums[static_cast<std::size_t>(terms)], early = sums[static_cast<std::size_t>(first - from + s)];
-      error(t, s) = exponential_error(units, gamma_of(u, terms) * (late + early) + 2 * u * std::abs(late - early));
+      const double late = sums[static_cast<std::size_t>(terms)],
+                   early = sums[static_cast<std::size_t>(first - from + s)];
+      error(t, s) =
+          exponential_error(units, gamma_of(u, terms) * (late + early) + 2 * u * std::abs(late - early));
     }
   return error;
 }
@@ -98,7 +103,8 @@ Array gate_error(const Units& units, const Gates<double>& gates, Index first, In
       const Index factors = gates.alpha ? t - s : (t - s) * gates.power;
       double stored = gates.alpha ? 0 : static_cast<double>(factors) * conversion(units, gates.gamma);
       if (gates.alpha)
-        for (Index r = s; r < t; ++r) stored += conversion(units, (*gates.alpha)[static_cast<std::size_t>(first + r)]);
+        for (Index r = s; r < t; ++r)
+          stored += conversion(units, (*gates.alpha)[static_cast<std::size_t>(first + r)]);
       error(t, s) = units.gamma_step(factors) + stored / (1 - stored);
     }
   return error;

@@ -1,5 +1,5 @@
-// The unit roundoffs of a precision contract as the stages of a form meet them, and the sum of what stages cost.
-// Rounding a value that its format already holds is exact and costs nothing, so a unit may be 0.
+// The unit roundoffs of a precision contract as the stages of a form meet them, and the sum of what stages
+// cost. Rounding a value that its format already holds is exact and costs nothing, so a unit may be 0.
 #pragma once
 #include <Eigen/Dense>
 #include <functional>
@@ -14,7 +14,9 @@ namespace attest {
 
 using Array = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-inline Array to_array(const Matrix<double>& m) { return Eigen::Map<const Array>(m.data(), m.rows(), m.cols()); }
+inline Array to_array(const Matrix<double>& m) {
+  return Eigen::Map<const Array>(m.data(), m.rows(), m.cols());
+}
 inline Matrix<double> to_matrix(const Array& a) {
   Matrix<double> result(a.rows(), a.cols());
   Eigen::Map<Array>(result.data(), a.rows(), a.cols()) = a;
@@ -36,17 +38,18 @@ struct Units {
   double carried_state = 0;  // the same for a state that carry() has rounded
   double carry = 0;          // a state at carry()
   double output = 0;
-  double input = 0;          // an input that a product reads
-  double step = 0;           // one elementwise operation in `accumulate`
-  double sum = 0;            // one addition of a product's accumulator
-  double eta = 0;            // underflow of one operation in `accumulate`
-  double largest = 0;        // the coarsest of the rounded stages
+  double input = 0;    // an input that a product reads
+  double step = 0;     // one elementwise operation in `accumulate`
+  double sum = 0;      // one addition of a product's accumulator
+  double eta = 0;      // underflow of one operation in `accumulate`
+  double largest = 0;  // the coarsest of the rounded stages
   Contract contract;
   double gamma(Index terms) const;  // K u / (1 - K u); infinite when K u >= 1
   double gamma_step(Index terms) const;
 };
 
-// Relative error of decay(): like Arithmetic::decay, (last-first+1, last-first+1), row and column 0 for the start.
+// Relative error of decay(): like Arithmetic::decay, (last-first+1, last-first+1), row and column 0 for the
+// start.
 Array gate_error(const Units& units, const Gates<double>& gates, Index first, Index last);
 // Relative error of the gate of one token, as the stream and scan forms use it.
 double single_gate_error(const Units& units, const Gates<double>& gates, Index t);
