@@ -262,6 +262,17 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   return finish(result.judgement.verdict, result.judgement.reason);
 }
 
+Format format_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return fp32;
+    case Dtype::f16: return fp16;
+    case Dtype::bf16: return bf16;
+    case Dtype::f8_e4m3: return fp8_e4m3;
+    case Dtype::f8_e5m2: return fp8_e5m2;
+    default: return fp64;
+  }
+}
+
 const Operator& operator_of(const Kernel& kernel) { return operator_named(kernel.op, kernel.variant); }
 
 bool same_inputs(const Problem& a, const Problem& b) {
@@ -414,10 +425,14 @@ Problem first_tokens(const Problem& problem, Index tokens) {
 
 Problem problem_of(const Case& input, const Declaration& declaration) {
   if (input.drawn()) return draw_problem(input, declaration);
-  Problem problem = load_problem(SafetensorsFile(input.input), declaration, input.options);
-  if (input.unit_keys) {
-    normalise_rows(problem.fields.at("q"));
-    normalise_rows(problem.fields.at("k"));
+  const SafetensorsFile file(input.input);
+  Problem problem = load_problem(file, declaration, input.options);
+  for (const char* name : {"q", "k"}) {
+    if (!input.unit_keys) break;
+    Tensor& rows = problem.fields.at(name);
+    normalise_rows(rows);
+    const Format format = format_of(file.info(name).dtype);
+    for (double& x : rows.data) x = round_to(format, x);
   }
   return first_tokens(problem, input.tokens.value_or(problem.tokens));
 }
