@@ -6,8 +6,8 @@
 namespace attest {
 
 void add_list(CLI::App& app, int& exit_code);
-[[gnu::weak]] void add_prove(CLI::App& app, int& exit_code);
+void add_prove(CLI::App& app, int& exit_code);
 void add_reference(CLI::App& app, int& exit_code);
-[[gnu::weak]] void add_check(CLI::App& app, int& exit_code);
+void add_check(CLI::App& app, int& exit_code);
 
 }  // namespace attest

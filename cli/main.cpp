@@ -40,9 +40,9 @@ int run_program(int argc, const char* const* argv) {
              "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4");
   int exit_code = 0;
   add_list(app, exit_code);
-  if (add_prove) add_prove(app, exit_code);
+  add_prove(app, exit_code);
   add_reference(app, exit_code);
-  if (add_check) add_check(app, exit_code);
+  add_check(app, exit_code);
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);

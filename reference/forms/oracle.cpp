@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "reference/forms/certified_route.hpp"
 #include "reference/forms/certify.hpp"
 
 namespace attest {
@@ -49,6 +50,14 @@ std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& s
   return kept;
 }
 
+constexpr int double_double_bits = -1;  // stands for that method among the precisions of the slots
+
+Interval interval_around(double high, double low, double radius) {
+  Interval around;
+  mpfi_interv_d(around.backend().data(), -radius, radius);
+  return Interval(high) + Interval(low) + around;
+}
+
 class Oracle {
  public:
   Oracle(const Operator& op, const Problem& problem, const OracleRequest& request)
@@ -69,9 +78,12 @@ class Oracle {
     std::vector<int> bits(list.size(), 0);
     for_each_parallel(static_cast<Index>(list.size()), request_.threads,
                       [&](Index i) { bits[static_cast<std::size_t>(i)] = evaluate_slot(list[static_cast<std::size_t>(i)]); });
-    result_.bits = request_.exact ? 0 : request_.bits.value_or(first_bits);
+    result_.bits = list.empty() && !request_.exact ? request_.bits.value_or(first_bits) : 0;
     for (int used : bits) result_.bits = std::max(result_.bits, used);
-    result_.method = request_.exact ? "exact" : fmt::format("mpfi-{}", result_.bits);
+    const bool certified = std::ranges::find(bits, double_double_bits) != bits.end();
+    result_.method = request_.exact ? "exact" : certified ? "double-double" : "";
+    if (result_.bits > 0) result_.method += fmt::format("{}mpfi-{}", certified ? " and " : "", result_.bits);
+    if (certified) result_.bits = std::max(result_.bits, 106);
     if (declaration_.level_scales && !request_.rows) result_.final_position = final_positions(problem_);
     if (request_.rows) keep_rows(result_.tensors.at("o"));
     return std::move(result_);
@@ -82,6 +94,7 @@ class Oracle {
   int evaluate_slot(const Slot& slot) {
     std::vector<double> denominators;
     int bits = 0;
+    if (request_.double_double && request_.rows && !request_.exact && solve_certified(slot)) return double_double_bits;
     if (request_.exact) {
       solve<Rational>(slot, denominators);
     } else {
@@ -106,7 +119,27 @@ class Oracle {
   // Whether some entry wants more bits.
   template <class S>
   bool solve(const Slot& slot, std::vector<double>& denominators) {
-    Solution<S> solution = static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how);
+    return take<S>(slot, static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how), denominators);
+  }
+  bool solve_certified(const Slot& slot) {
+    const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot);
+    if (!rows) return false;
+    const PrecisionScope precision(first_bits);
+    Solution<Interval> solution{zeros<Interval>(rows->rows, rows->columns), {}};
+    Matrix<Magnitude> terms(rows->rows, rows->columns);
+    for (Index i = 0; i < terms.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      solution.o.data()[i] = interval_around(rows->high[at], rows->low[at], rows->radius[at]);
+      terms.data()[i] = Magnitude(rows->magnitude[at]);
+    }
+    std::vector<double> denominators;
+    take<Interval>(slot, std::move(solution), denominators);
+    if (request_.magnitude) store_terms(slot, {std::move(terms), {}}, denominators);
+    if (disturbed_) mark_reached(slot);
+    return true;
+  }
+  template <class S>
+  bool take(const Slot& slot, Solution<S> solution, std::vector<double>& denominators) {
     denominators.clear();
     if (problem_.options.normalize)
       for (Index t = 0; t < solution.o.rows(); ++t)
@@ -133,9 +166,13 @@ class Oracle {
       Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(head);
       return visit(slot, solution, put);
     }
-    Solution<Magnitude> solution = static_cast<const Evaluator<Magnitude>&>(op_).evaluate(head_of<Magnitude>(problem_, declaration_, slot));
+    store_terms(slot, static_cast<const Evaluator<Magnitude>&>(op_).evaluate(head_of<Magnitude>(problem_, declaration_, slot)), denominators);
+  }
+  void store_terms(const Slot& slot, Solution<Magnitude> solution, const std::vector<double>& denominators) {
     if (problem_.options.normalize) solution.o = ratio_magnitude(slot, solution.o, denominators);
-    visit(slot, solution, [&](const std::string& name, Index flat, Magnitude value) { put(name, flat, value.value()); });
+    visit(slot, solution, [&](const std::string& name, Index flat, Magnitude value) {
+      result_.tensors.at(name).magnitude[static_cast<std::size_t>(flat)] = value.value();
+    });
   }
   Matrix<Magnitude> ratio_magnitude(const Slot& slot, const Matrix<Magnitude>& terms, const std::vector<double>& denominators) const {
     Matrix<Magnitude> ratio(terms.rows(), problem_.value_dim);

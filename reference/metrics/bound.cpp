@@ -12,8 +12,11 @@ namespace {
 std::optional<ErrorModel> sharp_model(const FormError& form, Form kind) {
   const std::string& name = form.declaration.name;
   if (name == "softmax") return softmax_error(form);
+  const bool composed = name.starts_with("hla") || name == "ahla";
+  if (kind == Form::stream && !composed) return recurrence_stream_error(form);
+  if (kind == Form::scan && !composed) return recurrence_scan_error(form);
   if (kind != Form::chunk) return std::nullopt;
-  if (name.starts_with("hla") || name == "ahla") return hla_chunk_error(form);
+  if (composed) return hla_chunk_error(form);
   if (name == "linear" || name == "retention" || name == "mamba2") return first_order_chunk_error(form);
   if (name == "delta" || name == "gated_delta") return delta_chunk_error(form);
   if (name == "log_linear" || name == "log_linear_mamba2") return log_linear_chunk_error(form);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "tests/forms/sample_problem.hpp"
 
@@ -101,6 +102,33 @@ TEST_P(OracleOf, HasAMagnitudeOfAtLeastTheValue) {
   for (const auto& [name, tensor] : result.tensors)
     for (std::size_t i = 0; i < tensor.value.size(); ++i)
       EXPECT_GE(tensor.magnitude[i] * (1 + 1e-12), std::abs(tensor.value[i])) << name << " " << i;
+}
+
+TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
+  const std::set<std::string> covered{"linear", "retention", "mamba2", "log_linear", "log_linear_mamba2", "hla2", "ahla", "hla3"};
+  const bool expected = covered.contains(declaration().name) && declaration().variant != "printed";
+  for (const bool normalize : {false, true}) {
+    Options options = sample_options(declaration(), normalize);
+    options.ridge = 0;
+    options.scale = Rational(1) / 3;
+    if (declaration().decay) options.decay = Rational(2) / 3;
+    Tensors fields = sample_fields(declaration(), {.tokens = 9}, 31);
+    if (declaration().gates) {
+      fields.erase("alpha");
+      fields["g"] = Tensor{{1, 9, 2}, std::vector<double>(18, -0.3)};
+      fields["g"].data[7] = -infinity;
+    }
+    const Problem problem = make_problem(fields, declaration(), options, "sample");
+    const OracleResult quick = evaluate_oracle(op(), problem, {.rows = {{0, 9}}, .double_double = true}), slow = evaluate_oracle(op(), problem, {.rows = {{0, 9}}});
+    EXPECT_EQ(quick.method == "double-double", expected) << quick.method;
+    const OracleTensor &a = quick.tensors.at("o"), &b = slow.tensors.at("o");
+    for (std::size_t i = 0; i < a.value.size(); ++i) {
+      const Rational apart = abs(Rational(rational_from(a.value[i]) + rational_from(a.low[i]) - rational_from(b.value[i]) - rational_from(b.low[i])));
+      EXPECT_LE(apart, rational_from(a.radius[i]) + rational_from(b.radius[i])) << i;
+      EXPECT_LE(a.radius[i], std::ldexp(a.magnitude[i], -59) + 1e-300) << i;
+      EXPECT_NEAR(a.magnitude[i], b.magnitude[i], 1e-9 * b.magnitude[i] + 1e-280) << i;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Oracle, OracleOf, testing::ValuesIn(all_operators()), [](const auto& info) {

@@ -151,19 +151,19 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
     all.topRows(w.c.size) = term;
     return all;
   };
-  stage("scores", units.operand, [&](const Walked& w, Norm p) { return own(w, size_of(p, w.c.scores) * size_of(p, w.u)); });
-  stage("ut", units.operand, [](const Walked& w, Norm p) { return size_of(p, w.r) * (size_of(p, w.c.ut) * size_of(p, w.residual)); });
-  stage("start_keys", units.operand, [](const Walked& w, Norm p) { return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state)); });
-  stage("w", units.operand, [](const Walked& w, Norm p) { return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state)); });
-  stage("u", units.operand, [](const Walked& w, Norm p) { return size_of(p, w.r) * size_of(p, w.u); });
-  stage("keys", units.operand, [](const Walked& w, Norm p) { return size_of(p, w.at_end) * (size_of(p, w.c.keys).transpose() * size_of(p, w.u)); });
+  stage("scores", units.operand, [&](const Walked& w, Norm p) -> Array { return own(w, size_of(p, w.c.scores) * size_of(p, w.u)); });
+  stage("ut", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * (size_of(p, w.c.ut) * size_of(p, w.residual)); });
+  stage("start_keys", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state)); });
+  stage("w", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state)); });
+  stage("u", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * size_of(p, w.u); });
+  stage("keys", units.operand, [](const Walked& w, Norm p) -> Array { return size_of(p, w.at_end) * (size_of(p, w.c.keys).transpose() * size_of(p, w.u)); });
   stage("state", units.operand, [](const Walked& w, Norm p) {
     return w.c.first == 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state)) : Array(Array::Zero(w.r.rows(), w.u.cols()));
   });
   stage("state", units.carried_state, [](const Walked& w, Norm p) {
     return w.c.first > 0 ? Array(size_of(p, w.on_state) * size_of(p, w.state)) : Array(Array::Zero(w.r.rows(), w.u.cols()));
   });
-  stage("carry", units.carry, [](const Walked& w, Norm p) { return size_of(p, w.at_end) * size_of(p, w.after); });
+  stage("carry", units.carry, [](const Walked& w, Norm p) -> Array { return size_of(p, w.at_end) * size_of(p, w.after); });
   sum.arithmetic(over_chunks([&](const Walked& w) {
     return Array(w.r.cwiseAbs() * error_of_u(w, units) + w.z.cwiseAbs() * (w.c.n_error * w.u.cwiseAbs()) +
                  w.x.cwiseAbs() * (w.c.start_keys_error * w.state.cwiseAbs()) +

@@ -22,10 +22,16 @@ std::optional<ErrorModel> log_linear_chunk_error(const FormError& form);   // lo
 std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form);
 std::optional<ErrorModel> softmax_error(const FormError& form);            // stream
 
+// Stream and scan of every operator with a first-order recurrence: scalar, delta and log-linear ones.
+std::optional<ErrorModel> recurrence_stream_error(const FormError& form);
+std::optional<ErrorModel> recurrence_scan_error(const FormError& form);
+
 // The gates of a first-order operator and whether its transition is a delta rule.
 Gates<double> declared_gates(const FormError& form);
 
 // Adds the rounding of the result and closes the sum; depth as in ErrorSum::finish, without the output.
 ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o, Index depth);
+// The same where a state is carried `carries` times on that path and rounded nowhere else.
+ErrorModel finish_carried(const FormError& form, ErrorSum& sum, const Array& o, Index carries);
 
 }  // namespace attest

@@ -12,14 +12,29 @@ Gates<double> declared_gates(const FormError& form) {
   return {};
 }
 
-ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o, Index depth) {
+namespace {
+
+void round_output(const FormError& form, ErrorSum& sum, const Array& o) {
   if (form.round_output) {
     sum.rounded("output", form.units.output, [&](Norm p) { return size_of(p, o); });
     sum.range("output", form.units.contract.output, o);
     sum.arithmetic(Array::Constant(o.rows(), o.cols(), form.units.contract.output.smallest_subnormal()));
   }
   sum.range("output", form.units.contract.accumulate, o);
+}
+
+}  // namespace
+
+ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o, Index depth) {
+  round_output(form, sum, o);
   return sum.finish(depth + (form.round_output && form.units.output > 0 ? 1 : 0));
+}
+
+ErrorModel finish_carried(const FormError& form, ErrorSum& sum, const Array& o, Index carries) {
+  round_output(form, sum, o);
+  const Units& units = form.units;
+  return sum.finish_with(std::pow(1 + units.carry, static_cast<double>(carries)) *
+                         std::pow(1 + units.step, static_cast<double>(4 * carries)) * (1 + units.output));
 }
 
 namespace {
@@ -214,7 +229,9 @@ ErrorModel hla3_printed(const FormError& form) {
   const ReadAsKey as_key(h.q, h.v, none), scored_key(h.q, h.v, none, scores);
   const ReadAsValue as_value(mixing);
   x.collect(scored_key, h.sum);
-  y.collect(ReadAsCoefficient(h.k, mixing, h.v), h.sum);
+  ErrorSum bounded(h.units, n, h.v.cols());
+  y.collect(ReadAsCoefficient(h.k, mixing, h.v), bounded);
+  h.sum.absorb(bounded);
   z.collect(ReadAsValue(scored), h.sum);
   h.rows("a.rows", x, a, as_key);
   h.rows("b.rows", z, b, as_value);

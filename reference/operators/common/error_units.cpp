@@ -132,6 +132,12 @@ void ErrorSum::rounded(const std::string& label, double unit, const Array& absol
 
 void ErrorSum::arithmetic(const Array& contribution) { arithmetic_ += contribution; }
 
+void ErrorSum::absorb(const ErrorSum& bounded) {
+  arithmetic_ += bounded.rounded_ + bounded.arithmetic_;
+  shares_.insert(bounded.shares_.begin(), bounded.shares_.end());
+  if (!bounded.undecided_.empty()) undecide(bounded.undecided_);
+}
+
 void ErrorSum::undecide(const std::string& reason) {
   if (undecided_.empty()) undecided_ = reason;
 }
@@ -150,7 +156,10 @@ void ErrorSum::gates(const Array& relative_error) {
 }
 
 ErrorModel ErrorSum::finish(Index depth) const {
-  const double second_order = std::pow(1 + units_.largest, static_cast<double>(depth));
+  return finish_with(std::pow(1 + units_.largest, static_cast<double>(depth)));
+}
+
+ErrorModel ErrorSum::finish_with(double second_order) const {
   ErrorModel model;
   model.deterministic = to_matrix(second_order * (rounded_ + arithmetic_));
   model.accumulation = to_matrix(second_order * arithmetic_);

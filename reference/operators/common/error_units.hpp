@@ -60,12 +60,16 @@ class ErrorSum {
   void rounded(const std::string& label, double unit, const Contribution& contribution);
   void rounded(const std::string& label, double unit, const Array& absolute, const Array& square);
   void arithmetic(const Array& contribution);
+  // Adds stages whose sensitivities are upper bounds: to D, and never to the statistical part.
+  void absorb(const ErrorSum& bounded);
   void undecide(const std::string& reason);
   // Notes that a tensor is stored in `format`: undecided when it may overflow.
   void range(const std::string& label, const Format& format, const Array& tensor);
   void gates(const Array& relative_error);
   // `depth` roundings of the coarsest unit lie on the longest path from an input to an output.
   ErrorModel finish(Index depth) const;
+  // The same with the factor for products of errors given.
+  ErrorModel finish_with(double second_order) const;
   const Units& units() const { return units_; }
 
  private:

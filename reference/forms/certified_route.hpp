@@ -1,0 +1,15 @@
+// Which problems the certified double-double oracle (certified.hpp) can take, and how: masked sums without a state.
+#pragma once
+#include <optional>
+
+#include "reference/forms/certified.hpp"
+#include "reference/operators/common/declaration.hpp"
+#include "reference/tensor/problem.hpp"
+
+namespace attest {
+
+// o of one slot before the division, with a column for the normaliser where one is taken. Nothing when the operator,
+// an option or a state is beyond it, or when some radius exceeds 2^-60 of its magnitude.
+std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem, const Slot& slot);
+
+}  // namespace attest

@@ -1,0 +1,335 @@
+// Error models of stream and scan for the first-order recurrences S <- Phi S + beta k v^T, scalar, delta or log-linear.
+// A local error E of a state at position p (after p tokens) reaches output t as |y_tp| E, y_tp = Phi_p+1^T .. Phi_t^T q_t,
+// times |lambda_t^level(block)| where the state belongs to a block; an error E of the transition of a segment [a, b)
+// costs E |S_a| at b. In the scan the segment [a, b) of the up-sweep is part of every prefix that holds it, and the
+// prefix [0, b) of the down-sweep of all those that continue it.
+#include "reference/operators/common/error_forms.hpp"
+#include "reference/operators/common/log_linear_operator.hpp"
+
+namespace attest {
+namespace {
+
+struct Block {
+  Index start;
+  int log_size;
+  Array state;
+};
+using Cover = std::vector<Block>;
+
+// A transition, (1, 1) when it is a scalar.
+using Phi = Array;
+
+// A local error of the state at `at`, in block `source`, that outputs first <= t < last see.
+struct Event {
+  Index at, first, last, source;
+  Array error;
+};
+
+class Recurrent {
+ public:
+  explicit Recurrent(const FormError& f)
+      : form(f), head(f.head), units(f.units), n(f.head.tokens()), d(f.head.q.cols()), columns(f.head.v.cols()),
+        delta(f.declaration.beta), levels(f.declaration.level_scales), q(to_array(f.head.q)), k(to_array(f.head.k)),
+        v(to_array(f.head.v)), o(Array::Zero(n, columns)), reading(Array::Zero(n, columns)), gates(declared_gates(f)) {
+    covers.push_back(initial());
+    for (Index t = 0; t < n; ++t) {
+      phis.push_back(transition(t));
+      Cover next = applied(phis.back(), covers.back());
+      add_token(next, t);
+      covers.push_back(std::move(next));
+    }
+    for (Index t = 0; t < n; ++t) read(t);
+  }
+
+  double step_gate(Index t) const {
+    if (gates.alpha) return (*gates.alpha)[static_cast<std::size_t>(t)];
+    return gates.gamma;
+  }
+  double gate_error_of(Index t) const { return single_gate_error(units, gates, t); }
+  double beta(Index t) const { return delta ? head.beta[static_cast<std::size_t>(t)] : 1.0; }
+  double weight(Index t, Index source) const {
+    return levels ? head.level_scales(t, fenwick_level(head.initial.position + t, source)) : 1.0;
+  }
+  Phi transition(Index t) const {
+    if (!delta) return Phi::Constant(1, 1, step_gate(t));
+    return step_gate(t) * (Array::Identity(d, d) - beta(t) * k.row(t).transpose() * k.row(t));
+  }
+  // What making the transition of a token costs: 3 operations for alpha beta k k^T, one subtraction, the gate.
+  Phi transition_error(Index t) const {
+    const double gate = std::abs(step_gate(t));
+    if (!delta) return Phi::Constant(1, 1, gate * gate_error_of(t));
+    const Array square = gate * std::abs(beta(t)) * (k.row(t).transpose() * k.row(t)).cwiseAbs();
+    return units.gamma_step(3) * square + units.step * phis[static_cast<std::size_t>(t)].cwiseAbs() +
+           gate_error_of(t) * (gate * Array::Identity(d, d) + square);
+  }
+  Array injection(Index t) const { return beta(t) * k.row(t).transpose() * v.row(t); }
+  Array injection_error(Index t) const { return units.gamma_step(delta ? 2 : 1) * injection(t).cwiseAbs(); }
+  Array apply(const Phi& phi, const Array& state) const {
+    if (!delta) return phi(0, 0) * state;
+    return phi * state;
+  }
+  // |phi| |state| times the roundings of the product.
+  Array apply_error(const Phi& phi, const Array& state) const {
+    if (delta) return units.gamma_step(d) * (phi.cwiseAbs() * state.cwiseAbs());
+    return (phi(0, 0) == 1 ? 0 : units.step * std::abs(phi(0, 0))) * state.cwiseAbs();
+  }
+  Array through(const Phi& error, const Array& state) const {
+    if (delta) return error * state.cwiseAbs();
+    return error(0, 0) * state.cwiseAbs();
+  }
+  Cover applied(const Phi& phi, const Cover& cover) const {
+    Cover result;
+    for (const Block& block : cover) result.push_back({block.start, block.log_size, apply(phi, block.state)});
+    return result;
+  }
+  Cover initial() const {
+    if (!levels) return {{0, 0, to_array(initial_moment(head, "S", d, columns))}};
+    Cover cover;
+    for (const auto& block : initial_cover(head)) cover.push_back({block.start, block.log_size, to_array(block.state)});
+    return cover;
+  }
+  void add_token(Cover& cover, Index t) const {
+    if (!levels) cover[0].state += injection(t);
+    else {
+      cover.push_back({head.initial.position + t, 0, injection(t)});
+      merge(cover);
+    }
+  }
+  // Adds siblings up; returns the sources of what an addition may have rounded.
+  static std::vector<Index> merge(Cover& cover) {
+    std::vector<Index> added;
+    for (std::size_t i = 0; i + 1 < cover.size();) {
+      Block &left = cover[i], &right = cover[i + 1];
+      if (left.log_size != right.log_size || (left.start >> left.log_size) % 2 != 0) {
+        ++i;
+        continue;
+      }
+      left.state += right.state;
+      ++left.log_size;
+      added.push_back(left.start);
+      cover.erase(cover.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      if (i > 0) --i;
+    }
+    return added;
+  }
+  void arithmetic_event(Index at, Index first, Index last, Index source, Array error) {
+    if (!error.isZero(0)) arithmetic.push_back({at, first, last, source, std::move(error)});
+  }
+  // What additions cost in a cover after merging: one rounding for each merge that ended in the block.
+  void merging_events(Index at, Index first, Index last, const Cover& cover, const std::vector<Index>& added) {
+    for (const Index source : added)
+      for (const Block& block : cover)
+        if (block.start == source) arithmetic_event(at, first, last, source, units.step * block.state.cwiseAbs());
+  }
+  void carry_events(Index at, Index first, Index last, const Cover& cover) {
+    if (units.carry == 0) return;
+    for (const Block& block : cover) carried.push_back({at, first, last, block.start, block.state});
+  }
+
+  // Walks every output's row back through the transitions and adds up what it meets.
+  ErrorModel finish(Index carries) {
+    ErrorSum sum(units, n, columns);
+    const auto by_position = [this](std::vector<Event>& events) {
+      std::vector<std::vector<const Event*>> at(static_cast<std::size_t>(n) + 1);
+      for (const Event& event : events) at[static_cast<std::size_t>(event.at)].push_back(&event);
+      return at;
+    };
+    const auto carried_at = by_position(carried), arithmetic_at = by_position(arithmetic);
+    Array absolute = Array::Zero(n, columns), square = absolute, plain = reading;
+    Array y = Array::Zero(n, d);  // rows t >= at - 1 at position `at`
+    for (Index at = n; at > 0; --at) {
+      y.row(at - 1) = q.row(at - 1);
+      for (const Event* event : arithmetic_at[static_cast<std::size_t>(at)]) add(Norm::absolute, *event, y, plain);
+      for (const Event* event : carried_at[static_cast<std::size_t>(at)]) {
+        add(Norm::absolute, *event, y, absolute);
+        add(Norm::square, *event, y, square);
+      }
+      const Index rows = n - at + 1;
+      y.bottomRows(rows) = Array(delta ? Array(y.bottomRows(rows) * phis[static_cast<std::size_t>(at - 1)])
+                                       : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(rows)));
+    }
+    for (const Event* event : arithmetic_at[0]) add(Norm::absolute, *event, y, plain);
+    for (const Cover& cover : covers)
+      for (const Block& block : cover) sum.range("S", units.contract.state, block.state);
+    sum.rounded("S", units.carry, absolute, square);
+    sum.arithmetic(plain);
+    sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n + d) * units.eta));
+    return finish_carried(form, sum, o, carries);
+  }
+
+  const FormError& form;
+  const Head<double>& head;
+  const Units& units;
+  Index n, d, columns;
+  bool delta, levels;
+  Array q, k, v, o, reading;
+  Gates<double> gates;
+  std::vector<Phi> phis;
+  std::vector<Cover> covers;  // exact, before token t
+  std::vector<Event> carried, arithmetic;
+
+ private:
+  void add(Norm p, const Event& event, const Array& y, Array& total) const {
+    const Index first = std::max(event.first, std::max<Index>(event.at - 1, 0)), rows = event.last - first;
+    if (rows <= 0) return;
+    Array seen = size_of(p, y.middleRows(first, rows)) * size_of(p, event.error);
+    if (levels)
+      for (Index i = 0; i < rows; ++i) seen.row(i) *= size_of(p, weight(first + i, event.source));
+    total.middleRows(first, rows) += seen;
+  }
+  // The value of row t and the arithmetic of reading it.
+  void read(Index t) {
+    const double u = units.step, dot = units.gamma_step(d);
+    if (!levels) {
+      const Array& state = covers[static_cast<std::size_t>(t) + 1][0].state;
+      o.row(t) = q.row(t) * state;
+      reading.row(t) = dot * (q.row(t).cwiseAbs() * state.cwiseAbs());
+      return;
+    }
+    const Array q_t = q.row(t), k_t = k.row(t), y = delta ? Array(q_t * phis[static_cast<std::size_t>(t)]) : Array(step_gate(t) * q_t);
+    const double product = q_t.row(0).dot(k_t.row(0)), size = q_t.cwiseAbs().row(0).dot(k_t.cwiseAbs().row(0));
+    const double gate = std::abs(step_gate(t)), along = beta(t) * product, own = weight(t, head.initial.position + t) * along;
+    Array y_error = (gate_error_of(t) + (gate == 1 ? 0 : u)) * y.cwiseAbs();
+    if (delta)
+      y_error += gate * ((dot * std::abs(beta(t)) * size + 2 * u * std::abs(along)) * k_t.cwiseAbs() + u * (q_t - along * k_t).cwiseAbs());
+    o.row(t) = own * v.row(t);
+    reading.row(t) = (std::abs(weight(t, head.initial.position + t) * beta(t)) * dot * size + 3 * u * std::abs(own)) * v.row(t).cwiseAbs();
+    for (const Block& block : covers[static_cast<std::size_t>(t)]) {
+      const double lambda = weight(t, block.start);
+      const Array term = y * block.state;
+      o.row(t) += lambda * term;
+      reading.row(t) += std::abs(lambda) * ((y_error + dot * y.cwiseAbs()) * block.state.cwiseAbs() + u * term.cwiseAbs()) + u * o.row(t).cwiseAbs();
+    }
+  }
+};
+
+struct Segment {
+  Index first, last;  // tokens
+  Phi phi;
+  Cover blocks;
+};
+
+class Scan {
+ public:
+  explicit Scan(Recurrent& r) : r_(r) {}
+
+  void run() {
+    const Index seen_after = r_.levels ? 1 : 0;  // a log-linear output reads its own token separately
+    for (Index s = 0; s < r_.n; ++s) {
+      transition_event(s, s + 1, s + seen_after, r_.n, r_.transition_error(s));
+      r_.arithmetic_event(s + 1, s + seen_after, r_.n, r_.head.initial.position + s, r_.injection_error(s));
+    }
+    Index size = 1;
+    while (size < r_.n) size *= 2;
+    if (r_.n > 0) {
+      up(0, size);
+      Segment none{0, 0, identity(), {}};
+      down(0, size, none);
+    }
+  }
+
+ private:
+  Phi identity() const { return r_.delta ? Phi(Array::Identity(r_.d, r_.d)) : Phi(Phi::Constant(1, 1, 1.0)); }
+  // The transition of [first, at) is wrong by `error`: that times every block before it.
+  void transition_event(Index first, Index at, Index seen_first, Index seen_last, const Phi& error) {
+    for (const Block& block : r_.covers[static_cast<std::size_t>(first)])
+      r_.arithmetic_event(at, seen_first, seen_last, block.start, r_.through(error, block.state));
+  }
+  Segment token(Index t) const {
+    Cover blocks{{r_.levels ? r_.head.initial.position + t : 0, 0, r_.injection(t)}};
+    return {t, t + 1, r_.phis[static_cast<std::size_t>(t)], blocks};
+  }
+  Segment combine(const Segment& a, const Segment& b, Index seen_first, Index seen_last, bool carry) {
+    const Index at = b.last;
+    Segment result{a.first, at, r_.delta ? Phi(b.phi * a.phi) : Phi(b.phi * a.phi), r_.applied(b.phi, a.blocks)};
+    if (seen_first < seen_last) {
+      for (const Block& block : a.blocks) r_.arithmetic_event(at, seen_first, seen_last, block.start, r_.apply_error(b.phi, block.state));
+      const Phi error = r_.delta ? Phi(r_.units.gamma_step(r_.d) * (b.phi.cwiseAbs() * a.phi.cwiseAbs()))
+                                 : Phi(r_.units.step * result.phi.cwiseAbs());
+      transition_event(a.first, at, seen_first, seen_last, error);
+    }
+    std::vector<Index> added;
+    if (r_.levels) {
+      result.blocks.insert(result.blocks.end(), b.blocks.begin(), b.blocks.end());
+      added = Recurrent::merge(result.blocks);
+    } else {
+      result.blocks[0].state += b.blocks[0].state;
+      added = {0};
+    }
+    if (seen_first < seen_last) {
+      r_.merging_events(at, seen_first, seen_last, result.blocks, added);
+      if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks);
+    }
+    return result;
+  }
+  Segment up(Index first, Index size) {
+    if (size == 1) return nodes_[{first, 1}] = token(first);
+    const Index half = size / 2;
+    const Segment left = up(first, half);
+    if (first + half >= r_.n) return left;
+    const Segment right = up(first + half, half);
+    if (first + size > r_.n) return left;  // reaches past the end: in no prefix
+    return nodes_[{first, size}] = combine(left, right, first + size, r_.n, true);
+  }
+  void down(Index first, Index size, const Segment& prefix) {
+    if (first >= r_.n) return;
+    if (size == 1) return leaf(first, prefix);
+    const Index middle = first + size / 2, last = std::min(first + size, r_.n);
+    down(first, size / 2, prefix);
+    if (middle >= r_.n) return;
+    const Segment& left = nodes_.at({first, size / 2});
+    if (first > 0) return down(middle, size / 2, combine(prefix, left, middle, last, true));
+    if (size == 2) r_.carry_events(middle, middle, last, left.blocks);  // the token itself is rounded as a prefix
+    down(middle, size / 2, left);
+  }
+  // initial + prefix, not rounded, then the token, rounded.
+  void leaf(Index t, const Segment& prefix) {
+    for (const Block& block : r_.covers[0])
+      if (t > 0) r_.arithmetic_event(t, t, t + 1, block.start, r_.apply_error(prefix.phi, block.state));
+    const Cover& before = r_.covers[static_cast<std::size_t>(t)];
+    const bool continued = std::any_of(r_.covers[0].begin(), r_.covers[0].end(), [](const Block& b) { return !b.state.isZero(0); });
+    if (continued)
+      for (const Block& block : before)
+        r_.arithmetic_event(t, t, t + 1, block.start, r_.units.step * static_cast<double>(r_.levels ? before.size() + 1 : 1) * block.state.cwiseAbs());
+    if (r_.levels) return;
+    const Cover& after = r_.covers[static_cast<std::size_t>(t) + 1];
+    r_.arithmetic_event(t + 1, t, t + 1, 0, r_.apply_error(r_.phis[static_cast<std::size_t>(t)], before[0].state) + r_.units.step * after[0].state.cwiseAbs());
+    r_.carry_events(t + 1, t, t + 1, after);
+  }
+  Recurrent& r_;
+  std::map<std::pair<Index, Index>, Segment> nodes_;
+};
+
+}  // namespace
+
+std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
+  Recurrent r(form);
+  for (Index t = 0; t < r.n; ++t) {
+    const Index first = t + (r.levels ? 1 : 0);
+    const Phi& phi = r.phis[static_cast<std::size_t>(t)];
+    const Phi error = r.transition_error(t);
+    Cover cover = r.covers[static_cast<std::size_t>(t)];
+    for (const Block& block : cover)
+      r.arithmetic_event(t + 1, first, r.n, block.start, r.apply_error(phi, block.state) + r.through(error, block.state));
+    r.arithmetic_event(t + 1, first, r.n, r.levels ? r.head.initial.position + t : 0, r.injection_error(t));
+    const Cover& after = r.covers[static_cast<std::size_t>(t) + 1];
+    std::vector<Index> added{0};
+    if (r.levels) {
+      cover.push_back({r.head.initial.position + t, 0, r.injection(t)});
+      added = Recurrent::merge(cover);
+    }
+    r.merging_events(t + 1, first, r.n, after, added);
+    r.carry_events(t + 1, first, r.n, after);
+  }
+  return r.finish(r.n);
+}
+
+std::optional<ErrorModel> recurrence_scan_error(const FormError& form) {
+  Recurrent r(form);
+  Scan(r).run();
+  Index carries = 2;
+  for (Index size = 1; size < r.n; size *= 2) carries += 2;
+  return r.finish(carries);
+}
+
+}  // namespace attest
