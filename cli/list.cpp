@@ -39,12 +39,14 @@ std::vector<std::string> options_of(const Declaration& d) {
 std::vector<std::string> forms_of(const Declaration& d) {
   std::vector<std::string> list;
   for (Form form : d.forms)
-    list.push_back(std::string(form_name(form)) + (!d.decayed_scan && (form == Form::scan || form == Form::chunk) ? "(undecayed)" : ""));
+    list.push_back(std::string(form_name(form)) +
+                   (!d.decayed_scan && (form == Form::scan || form == Form::chunk) ? "(undecayed)" : ""));
   return list;
 }
 std::vector<std::string> state_of(const Declaration& d) {
   std::vector<std::string> list;
-  for (const Moment& moment : d.moments) list.push_back(moment.normaliser.empty() ? moment.name : moment.name + "/" + moment.normaliser);
+  for (const Moment& moment : d.moments)
+    list.push_back(moment.normaliser.empty() ? moment.name : moment.name + "/" + moment.normaliser);
   if (d.level_scales) list.push_back("position");
   return list;
 }
@@ -52,14 +54,20 @@ std::vector<std::string> state_of(const Declaration& d) {
 const Cells header{"operator", "variant", "forms", "fields", "options", "state (/normaliser)"};
 
 Cells row_of(const Declaration& d) {
-  return {d.name, d.variant, joined(forms_of(d)), joined(fields_of(d)), joined(options_of(d)), joined(state_of(d))};
+  return {d.name,
+          d.variant,
+          joined(forms_of(d)),
+          joined(fields_of(d)),
+          joined(options_of(d)),
+          joined(state_of(d))};
 }
 
 std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, bool markdown) {
   std::string line = markdown ? "|" : "";
   for (std::size_t i = 0; i < cells.size(); ++i) {
     std::string cell = cells[i];
-    for (std::size_t at = 0; markdown && (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, "\\");
+    for (std::size_t at = 0; markdown && (at = cell.find('|', at)) != std::string::npos; at += 2)
+      cell.insert(at, "\\");
     line += markdown ? fmt::format(" {} |", cell) : fmt::format("{:<{}}  ", cell, widths[i]);
   }
   while (!line.empty() && line.back() == ' ') line.pop_back();
@@ -84,9 +92,15 @@ nlohmann::json document() {
   nlohmann::json operators = nlohmann::json::array();
   for (const Operator* op : all_operators()) {
     const Declaration& d = op->declaration();
-    operators.push_back({{"operator", d.name}, {"variant", d.variant}, {"formula", d.formula}, {"source", d.source},
-                         {"forms", forms_of(d)}, {"algebras", d.algebras}, {"fields", fields_of(d)},
-                         {"options", options_of(d)}, {"state", state_of(d)}});
+    operators.push_back({{"operator", d.name},
+                         {"variant", d.variant},
+                         {"formula", d.formula},
+                         {"source", d.source},
+                         {"forms", forms_of(d)},
+                         {"algebras", d.algebras},
+                         {"fields", fields_of(d)},
+                         {"options", options_of(d)},
+                         {"state", state_of(d)}});
   }
   return {{"schema", "attest.operators/1"}, {"version", ATTEST_VERSION}, {"operators", operators}};
 }
@@ -101,7 +115,8 @@ void add_list(CLI::App& app, int&) {
   auto* command = app.add_subcommand("list", "operators, variants, forms and options");
   auto arguments = std::make_shared<Arguments>();
   command->add_flag("--markdown", arguments->markdown, "a Markdown table");
-  command->add_flag("--formulas", arguments->formulas, "formula and source of each operator instead of the table");
+  command->add_flag("--formulas", arguments->formulas,
+                    "formula and source of each operator instead of the table");
   command->add_option("--json", arguments->json, "also write the declarations to this file");
   command->footer("Example: attest list --markdown");
   command->callback([arguments] {

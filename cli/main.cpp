@@ -18,13 +18,15 @@ int refuse(std::string_view what) {
 
 std::string subcommand_names(const CLI::App& app) {
   std::string names;
-  for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
+  for (const CLI::App* command : app.get_subcommands({}))
+    names += (names.empty() ? "" : ", ") + command->get_name();
   return names;
 }
 
 // CLI11 says much about a missing or unknown subcommand, and little that helps.
 void check_subcommand(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2) throw BadInput("no subcommand, expected of: " + subcommand_names(app) + " (attest --help says more)");
+  if (argc < 2)
+    throw BadInput("no subcommand, expected of: " + subcommand_names(app) + " (attest --help says more)");
   const std::string_view first = argv[1];
   if (first.starts_with('-')) return;
   const auto commands = app.get_subcommands({});
@@ -33,11 +35,16 @@ void check_subcommand(const CLI::App& app, int argc, const char* const* argv) {
 }
 
 int run_program(int argc, const char* const* argv) {
-  CLI::App app{"attest decides whether a kernel of linear-time or higher-order attention computes what it claims, and how accurately.", "attest"};
+  CLI::App app{
+      "attest decides whether a kernel of linear-time or higher-order attention computes what it claims, and "
+      "how accurately.",
+      "attest"};
   app.set_version_flag("--version", "attest " ATTEST_VERSION);
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided, 77 nothing could run.\n"
-             "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4");
+  app.footer(
+      "Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided, 77 nothing could "
+      "run.\n"
+      "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4");
   int exit_code = 0;
   add_list(app, exit_code);
   add_prove(app, exit_code);
@@ -49,7 +56,8 @@ int run_program(int argc, const char* const* argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return refuse(std::string(error.what()) + " (attest " + (argc > 1 && argv[1][0] != '-' ? std::string(argv[1]) + " " : "") + "--help says more)");
+    return refuse(std::string(error.what()) + " (attest " +
+                  (argc > 1 && argv[1][0] != '-' ? std::string(argv[1]) + " " : "") + "--help says more)");
   } catch (const BadInput& error) {
     return refuse(error.what());
   } catch (const std::bad_alloc&) {

@@ -18,7 +18,8 @@ namespace attest {
 namespace {
 
 struct Arguments {
-  std::string op, variant = "masked", input, output, form = "direct", algebra, precision = "adaptive", rows, json;
+  std::string op, variant = "masked", input, output, form = "direct", algebra, precision = "adaptive", rows,
+                  json;
   std::vector<std::string> options;
   Index chunk = 16;
   bool gradient = false;
@@ -26,20 +27,24 @@ struct Arguments {
 };
 
 std::optional<Index> whole_number(std::string_view text) {
-  if (text.empty() || text.size() > 15 || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  if (text.empty() || text.size() > 15 || text.find_first_not_of("0123456789") != std::string_view::npos)
+    return std::nullopt;
   return std::stoll(std::string(text));
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Declaration& declaration, const Problem& problem) {
   if (arguments.form == "fastest") return fastest_form(declaration, problem);
   const std::optional<Form> form = form_named(arguments.form);
-  if (!form) throw BadInput(fmt::format("form {}: unknown, expected of: direct, stream, scan, chunk, fastest", in_quotes(arguments.form)));
+  if (!form)
+    throw BadInput(fmt::format("form {}: unknown, expected of: direct, stream, scan, chunk, fastest",
+                               in_quotes(arguments.form)));
   Evaluation how{*form, arguments.chunk, 0};
   if (arguments.algebra.empty()) return how;
   const auto& names = declaration.algebras;
   const auto found = std::find(names.begin(), names.end(), arguments.algebra);
   if (found == names.end())
-    throw BadInput(fmt::format("algebra {}: {} has none of that name, expected of: {}", in_quotes(arguments.algebra), declaration.name, fmt::join(names, ", ")));
+    throw BadInput(fmt::format("algebra {}: {} has none of that name, expected of: {}",
+                               in_quotes(arguments.algebra), declaration.name, fmt::join(names, ", ")));
   how.algebra = static_cast<int>(found - names.begin());
   return how;
 }
@@ -48,24 +53,32 @@ OracleRequest request_of(const Arguments& arguments, const Declaration& declarat
   OracleRequest request;
   request.how = evaluation_of(arguments, declaration, problem);
   request.threads = arguments.threads;
-  if (arguments.precision == "exact") request.exact = true;
+  if (arguments.precision == "exact")
+    request.exact = true;
   else if (arguments.precision != "adaptive") {
     const std::optional<Index> bits = whole_number(arguments.precision);
     if (!bits || *bits < 24 || *bits > 1000000)
-      throw BadInput(fmt::format("precision {}: expected exact, adaptive or a number of bits from 24 to 1000000", in_quotes(arguments.precision)));
+      throw BadInput(
+          fmt::format("precision {}: expected exact, adaptive or a number of bits from 24 to 1000000",
+                      in_quotes(arguments.precision)));
     request.bits = static_cast<int>(*bits);
   }
   if (arguments.rows.empty()) return request;
   const auto colon = arguments.rows.find(':');
   const auto first = whole_number(std::string_view(arguments.rows).substr(0, colon));
-  const auto last = colon == std::string::npos ? std::nullopt : whole_number(std::string_view(arguments.rows).substr(colon + 1));
-  if (!first || !last) throw BadInput(fmt::format("rows {}: expected A:B, half-open token numbers from 0", in_quotes(arguments.rows)));
+  const auto last = colon == std::string::npos
+                        ? std::nullopt
+                        : whole_number(std::string_view(arguments.rows).substr(colon + 1));
+  if (!first || !last)
+    throw BadInput(
+        fmt::format("rows {}: expected A:B, half-open token numbers from 0", in_quotes(arguments.rows)));
   if (arguments.gradient) throw BadInput("rows: a gradient needs all tokens, expected --rows or --gradient");
   request.rows = {*first, *last};
   return request;
 }
 
-std::map<std::string, std::string> metadata_of(const Arguments& arguments, const Problem& problem, const OracleResult& result) {
+std::map<std::string, std::string> metadata_of(const Arguments& arguments, const Problem& problem,
+                                               const OracleResult& result) {
   std::map<std::string, std::string> metadata{{"program", "attest " ATTEST_VERSION},
                                               {"operator", arguments.op},
                                               {"variant", arguments.variant},
@@ -78,7 +91,8 @@ std::map<std::string, std::string> metadata_of(const Arguments& arguments, const
   return metadata;
 }
 
-std::vector<std::byte> safetensors_of(const OracleResult& result, const std::map<std::string, std::string>& metadata) {
+std::vector<std::byte> safetensors_of(const OracleResult& result,
+                                      const std::map<std::string, std::string>& metadata) {
   SafetensorsWriter writer;
   for (const auto& [name, tensor] : result.tensors) {
     writer.add(name, tensor.shape, tensor.value);
@@ -87,7 +101,8 @@ std::vector<std::byte> safetensors_of(const OracleResult& result, const std::map
     if (!tensor.magnitude.empty()) writer.add(name + "_magnitude", tensor.shape, tensor.magnitude);
   }
   if (!result.final_position.empty())
-    writer.add("final_state.position", {static_cast<Index>(result.final_position.size())}, std::span<const std::int64_t>(result.final_position));
+    writer.add("final_state.position", {static_cast<Index>(result.final_position.size())},
+               std::span<const std::int64_t>(result.final_position));
   for (const auto& [key, value] : metadata) writer.set_metadata(key, value);
   return writer.to_bytes();
 }
@@ -103,15 +118,19 @@ nlohmann::json json_of(const OracleResult& result, const std::map<std::string, s
       double worst = 0;
       std::size_t without = 0;
       for (std::size_t i = 0; i < tensor.value.size(); ++i) {
-        if (std::isnan(tensor.value[i])) ++without;
-        else worst = std::max(worst, tensor.radius[i]);
+        if (std::isnan(tensor.value[i]))
+          ++without;
+        else
+          worst = std::max(worst, tensor.radius[i]);
       }
       entry["largest_radius"] = fmt::format("{:a}", worst);
       entry["nan"] = without;
     }
     tensors[name] = entry;
   }
-  if (!result.final_position.empty()) tensors["final_state.position"] = {{"shape", {result.final_position.size()}}, {"values", result.final_position}};
+  if (!result.final_position.empty())
+    tensors["final_state.position"] = {{"shape", {result.final_position.size()}},
+                                       {"values", result.final_position}};
   nlohmann::json document{{"schema", "attest.reference/1"}, {"tensors", tensors}};
   for (const auto& [key, value] : metadata) document[key] = value;
   return document;
@@ -122,7 +141,8 @@ void write_reference(const Arguments& arguments) {
   const Declaration& declaration = op.declaration();
   const Options options = parse_options(declaration, arguments.options);
   const SafetensorsFile file(arguments.input);
-  const Problem problem = load_problem(file, declaration, options, arguments.gradient ? Cotangents::required : Cotangents::unused);
+  const Problem problem = load_problem(file, declaration, options,
+                                       arguments.gradient ? Cotangents::required : Cotangents::unused);
   const OracleRequest request = request_of(arguments, declaration, problem);
   check_form(declaration, problem, *request.how);
   AtomicFile output(arguments.output);
@@ -131,14 +151,16 @@ void write_reference(const Arguments& arguments) {
 
   OracleResult result = evaluate_oracle(op, problem, request);
   if (arguments.gradient)
-    for (auto& [name, tensor] : evaluate_gradient(op, problem, request).tensors) result.tensors[name] = std::move(tensor);
+    for (auto& [name, tensor] : evaluate_gradient(op, problem, request).tensors)
+      result.tensors[name] = std::move(tensor);
   const auto metadata = metadata_of(arguments, problem, result);
   output.write(safetensors_of(result, metadata));
   if (json) json->write(json_of(result, metadata).dump(1) + "\n");
   output.commit();
   if (json) json->commit();
   if (!problem.ignored.empty())
-    std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name, fmt::join(problem.ignored, ", "));
+    std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name,
+                             fmt::join(problem.ignored, ", "));
 }
 
 }  // namespace
@@ -147,19 +169,40 @@ void add_reference(CLI::App& app, int&) {
   auto* command = app.add_subcommand("reference", "the oracle: an operator's values with a certified radius");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("OPERATOR", arguments->op, "of attest list")->required();
-  command->add_option("--input", arguments->input, "safetensors: q, k, v [B,T,H,D] (or [T,D]), g or alpha, beta, level_scales, decay, cu_seqlens, initial_state.X, do")->required();
-  command->add_option("--output", arguments->output, "safetensors: o, o_low, o_radius, o_magnitude and the same of every final state and gradient; shapes are always [B,T,H,D]")->required();
+  command
+      ->add_option("--input", arguments->input,
+                   "safetensors: q, k, v [B,T,H,D] (or [T,D]), g or alpha, beta, level_scales, decay, "
+                   "cu_seqlens, initial_state.X, do")
+      ->required();
+  command
+      ->add_option("--output", arguments->output,
+                   "safetensors: o, o_low, o_radius, o_magnitude and the same of every final state and "
+                   "gradient; shapes are always [B,T,H,D]")
+      ->required();
   command->add_option("--variant", arguments->variant, "masked, unmasked or printed")->capture_default_str();
-  command->add_option("--form", arguments->form, "direct, stream, scan, chunk, or fastest")->capture_default_str();
+  command->add_option("--form", arguments->form, "direct, stream, scan, chunk, or fastest")
+      ->capture_default_str();
   command->add_option("--chunk", arguments->chunk, "width of --form chunk")->capture_default_str();
-  command->add_option("--algebra", arguments->algebra, "of stream, scan and chunk where the operator has several (hla2: subtract, direct)");
-  command->add_option("--option", arguments->options, "KEY=VALUE, exact: normalize, epsilon, ridge, scale, decay")->allow_extra_args(false);
-  command->add_option("--precision", arguments->precision, "exact (rational), a number of bits, or adaptive: within 2^-100 of the value")->capture_default_str();
+  command->add_option("--algebra", arguments->algebra,
+                      "of stream, scan and chunk where the operator has several (hla2: subtract, direct)");
+  command
+      ->add_option("--option", arguments->options,
+                   "KEY=VALUE, exact: normalize, epsilon, ridge, scale, decay")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--precision", arguments->precision,
+                   "exact (rational), a number of bits, or adaptive: within 2^-100 of the value")
+      ->capture_default_str();
   command->add_option("--rows", arguments->rows, "A:B, these tokens alone (half-open)");
-  command->add_flag("--gradient", arguments->gradient, "also dq, dk, ... from the cotangents do and dfinal_state.X");
-  command->add_option("--threads", arguments->threads, "over heads; 0: all of the machine")->capture_default_str();
-  command->add_option("--json", arguments->json, "also write this file: exact values as fractions, or a summary");
-  command->footer("Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4 --precision exact --json out.json");
+  command->add_flag("--gradient", arguments->gradient,
+                    "also dq, dk, ... from the cotangents do and dfinal_state.X");
+  command->add_option("--threads", arguments->threads, "over heads; 0: all of the machine")
+      ->capture_default_str();
+  command->add_option("--json", arguments->json,
+                      "also write this file: exact values as fractions, or a summary");
+  command->footer(
+      "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4 "
+      "--precision exact --json out.json");
   command->callback([arguments] { write_reference(*arguments); });
 }
 

@@ -26,7 +26,8 @@ Index final_levels(const Problem& problem, const Declaration& declaration) {
   return levels;
 }
 
-std::map<std::string, std::vector<Index>> output_shapes(const Problem& problem, const Declaration& declaration) {
+std::map<std::string, std::vector<Index>> output_shapes(const Problem& problem,
+                                                        const Declaration& declaration) {
   std::map<std::string, std::vector<Index>> shapes;
   shapes["o"] = {problem.batch, problem.tokens, problem.heads, problem.value_dim};
   for (const Moment& moment : declaration.moments) {

@@ -26,7 +26,8 @@ Sum sum_of(const Declaration& declaration) {
 CertifiedScalar scalar_from(const Enclosure& enclosure) {
   CertifiedScalar scalar{enclosure.high, enclosure.low, 0};
   if (enclosure.radius > std::ldexp(1.0, -1074))
-    scalar.error = enclosure.high == 0 ? 1 : enclosure.radius / std::abs(enclosure.high) * (1 + std::ldexp(1.0, -40));
+    scalar.error =
+        enclosure.high == 0 ? 1 : enclosure.radius / std::abs(enclosure.high) * (1 + std::ldexp(1.0, -40));
   return scalar;
 }
 
@@ -40,7 +41,8 @@ Gate gates_of(const Problem& problem, const Slot& slot, ReadExact& reader) {
   Gate gate;
   const PrecisionScope precision(192);
   for (const double g : read_scalars<double>(problem, slot, "g", reader)) {
-    const CertifiedScalar alpha = scalar_from(enclosure_of(linear_gate(Interval(std::isinf(g) ? 0.0 : g), g)));
+    const CertifiedScalar alpha =
+        scalar_from(enclosure_of(linear_gate(Interval(std::isinf(g) ? 0.0 : g), g)));
     gate.high.push_back(alpha.high);
     gate.low.push_back(alpha.low);
     gate.error = std::max(gate.error, alpha.error);
@@ -49,7 +51,8 @@ Gate gates_of(const Problem& problem, const Slot& slot, ReadExact& reader) {
 }
 
 CertifiedScalar decay_of(const Problem& problem, const Slot& slot) {
-  if (const Tensor* decay = problem.field("decay")) return {decay->data[static_cast<std::size_t>(slot.head)], 0, 0};
+  if (const Tensor* decay = problem.field("decay"))
+    return {decay->data[static_cast<std::size_t>(slot.head)], 0, 0};
   return scalar_from(enclosure_of(problem.options.decay.value_or(1)));
 }
 
@@ -61,15 +64,24 @@ bool is_close(const CertifiedRows& rows) {
 
 }  // namespace
 
-std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem, const Slot& slot) {
+std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
+                                            const Slot& slot) {
   const Sum sum = sum_of(declaration);
-  const bool stateful = std::ranges::any_of(problem.fields, [](const auto& field) { return field.first.starts_with("initial_state."); });
+  const bool stateful = std::ranges::any_of(
+      problem.fields, [](const auto& field) { return field.first.starts_with("initial_state."); });
   if (!sum || stateful || problem.options.ridge != 0) return std::nullopt;
   ReadExact reader;
-  const Matrix<double> q = read_rows<double>(problem, slot, "q", reader), k = read_rows<double>(problem, slot, "k", reader),
+  const Matrix<double> q = read_rows<double>(problem, slot, "q", reader),
+                       k = read_rows<double>(problem, slot, "k", reader),
                        v = read_rows<double>(problem, slot, "v", reader, problem.options.normalize ? 1 : 0);
-  CertifiedInput input{.tokens = q.rows(), .key_dim = q.cols(), .value_dim = v.cols(), .q = q.data(), .k = k.data(), .v = v.data(),
-                       .weights = {}, .scale = scalar_from(enclosure_of(problem.options.scale.value_or(1)))};
+  CertifiedInput input{.tokens = q.rows(),
+                       .key_dim = q.cols(),
+                       .value_dim = v.cols(),
+                       .q = q.data(),
+                       .k = k.data(),
+                       .v = v.data(),
+                       .weights = {},
+                       .scale = scalar_from(enclosure_of(problem.options.scale.value_or(1)))};
   Gate gate;
   Matrix<double> level_scales;
   if (declaration.gates) {

@@ -45,7 +45,9 @@ OracleTensor empty_oracle_tensor(std::vector<Index> shape, bool magnitude, bool 
   return tensor;
 }
 
-void store(OracleTensor& tensor, Index flat, const Interval& value) { put(tensor, flat, enclosure_of(value)); }
+void store(OracleTensor& tensor, Index flat, const Interval& value) {
+  put(tensor, flat, enclosure_of(value));
+}
 void store(OracleTensor& tensor, Index flat, const Rational& value) {
   put(tensor, flat, enclosure_of(value));
   if (!tensor.exact.empty()) tensor.exact[static_cast<std::size_t>(flat)] = to_text(value);
@@ -64,12 +66,14 @@ bool wants_more_bits(const OracleTensor& tensor, Index flat, int relative_bits) 
 
 bool holds_non_finite_data(const Problem& problem) {
   return std::ranges::any_of(problem.fields, [](const auto& field) {
-    return is_data(field.first) && std::ranges::any_of(field.second.data, [](double x) { return !std::isfinite(x); });
+    return is_data(field.first) &&
+           std::ranges::any_of(field.second.data, [](double x) { return !std::isfinite(x); });
   });
 }
 
 Problem finite_part(const Problem& problem) {
-  return with_entries(problem, [](const std::string& name, double x) { return is_data(name) && !std::isfinite(x) ? 0 : x; });
+  return with_entries(
+      problem, [](const std::string& name, double x) { return is_data(name) && !std::isfinite(x) ? 0 : x; });
 }
 
 Problem reach_of_non_finite(const Problem& problem) {

@@ -49,14 +49,21 @@ struct SlotGradient {
 class Gradient {
  public:
   Gradient(const Operator& op, const Problem& problem, const OracleRequest& request)
-      : op_(op), declaration_(op.declaration()), given_(problem), request_(request), disturbed_(holds_non_finite_data(problem)),
-        problem_(disturbed_ ? finite_part(problem) : problem), slots_(slots(problem)), levels_(final_levels(problem, declaration_)) {
+      : op_(op),
+        declaration_(op.declaration()),
+        given_(problem),
+        request_(request),
+        disturbed_(holds_non_finite_data(problem)),
+        problem_(disturbed_ ? finite_part(problem) : problem),
+        slots_(slots(problem)),
+        levels_(final_levels(problem, declaration_)) {
     result_.how = request.how.value_or(fastest_form(declaration_, problem));
     check_form(declaration_, problem, result_.how);
     if (request.exact) check_rational(declaration_, problem);
     const bool magnitude = request.magnitude && declaration_.exact;
     for (const auto& [name, tensor] : problem.fields)
-      if (name != "do" && !name.starts_with("dfinal_state.") && name != "cu_seqlens" && name != "initial_state.position")
+      if (name != "do" && !name.starts_with("dfinal_state.") && name != "cu_seqlens" &&
+          name != "initial_state.position")
         result_.tensors["d" + name] = empty_oracle_tensor(tensor.shape, magnitude, request.exact);
     if (declaration_.decay && problem.options.decay)
       result_.tensors["ddecay"] = empty_oracle_tensor({problem.heads}, magnitude, request.exact);
@@ -78,23 +85,29 @@ class Gradient {
 
  private:
   template <class S>
-  SlotGradient<S> differentiate(const Problem& problem, const Slot& slot, const Evaluation& how, const Ratios* ratios = nullptr) const {
+  SlotGradient<S> differentiate(const Problem& problem, const Slot& slot, const Evaluation& how,
+                                const Ratios* ratios = nullptr) const {
     SlotGradient<S> gradient;
     Tape<S> tape;
     LeafReader<S> reader;
-    Solution<Var<S>> solution =
-        static_cast<const Evaluator<Var<S>>&>(op_).evaluate(head_of<Var<S>>(problem, declaration_, slot, reader), how);
-    if constexpr (std::is_same_v<S, Magnitude>) divide_magnitudes(solution.o, *ratios);
-    else divide(problem, solution.o, gradient);
+    Solution<Var<S>> solution = static_cast<const Evaluator<Var<S>>&>(op_).evaluate(
+        head_of<Var<S>>(problem, declaration_, slot, reader), how);
+    if constexpr (std::is_same_v<S, Magnitude>)
+      divide_magnitudes(solution.o, *ratios);
+    else
+      divide(problem, solution.o, gradient);
     std::vector<S> bar(tape.size(), S(0));
-    visit_outputs(problem, declaration_, slot, solution, levels_, [&](const std::string& name, Index flat, const Var<S>& value) {
-      const Tensor* cotangent = problem.field(name == "o" ? "do" : "d" + name);
-      if (cotangent && value.node >= 0)
-        bar[static_cast<std::size_t>(value.node)] += scalar_of<S>(cotangent->data[static_cast<std::size_t>(flat)]);
-    });
+    visit_outputs(problem, declaration_, slot, solution, levels_,
+                  [&](const std::string& name, Index flat, const Var<S>& value) {
+                    const Tensor* cotangent = problem.field(name == "o" ? "do" : "d" + name);
+                    if (cotangent && value.node >= 0)
+                      bar[static_cast<std::size_t>(value.node)] +=
+                          scalar_of<S>(cotangent->data[static_cast<std::size_t>(flat)]);
+                  });
     const std::vector<S> adjoints = tape.adjoints(std::move(bar));
     for (const auto& [name, leaves] : reader.leaves)
-      for (const auto& [flat, node] : leaves) gradient.entries[name].push_back({flat, adjoints[static_cast<std::size_t>(node)]});
+      for (const auto& [flat, node] : leaves)
+        gradient.entries[name].push_back({flat, adjoints[static_cast<std::size_t>(node)]});
     return gradient;
   }
   template <class S>
@@ -106,7 +119,8 @@ class Gradient {
     const std::vector<bool> undefined = divide_out(problem, o);
     gradient.undefined = std::ranges::find(undefined, true) != undefined.end();
     gradient.ratios.o = zeros<double>(o.rows(), o.cols());
-    for (Index i = 0; i < o.size(); ++i) gradient.ratios.o.data()[i] = std::abs(approximate(o.data()[i].value));
+    for (Index i = 0; i < o.size(); ++i)
+      gradient.ratios.o.data()[i] = std::abs(approximate(o.data()[i].value));
   }
   // d(N/D) = dN / D - o dD / D, by absolute values.
   static void divide_magnitudes(Matrix<Var<Magnitude>>& o, const Ratios& ratios) {
@@ -115,8 +129,8 @@ class Gradient {
     for (Index t = 0; t < o.rows(); ++t) {
       const double inverse = 1 / ratios.denominators[static_cast<std::size_t>(t)];
       for (Index c = 0; c < quotient.cols(); ++c)
-        quotient(t, c) = Var<Magnitude>::make(Magnitude(ratios.o(t, c)), o(t, c), Magnitude(inverse), o(t, quotient.cols()),
-                                              Magnitude(ratios.o(t, c) * inverse));
+        quotient(t, c) = Var<Magnitude>::make(Magnitude(ratios.o(t, c)), o(t, c), Magnitude(inverse),
+                                              o(t, quotient.cols()), Magnitude(ratios.o(t, c) * inverse));
     }
     o = std::move(quotient);
   }
@@ -128,7 +142,8 @@ class Gradient {
     for_each_parallel(static_cast<Index>(slots_.size()), request_.threads, [&](Index i) {
       std::optional<PrecisionScope> precision;
       if (bits > 0) precision.emplace(bits);
-      gradients[static_cast<std::size_t>(i)] = differentiate<S>(problem_, slots_[static_cast<std::size_t>(i)], result_.how);
+      gradients[static_cast<std::size_t>(i)] =
+          differentiate<S>(problem_, slots_[static_cast<std::size_t>(i)], result_.how);
     });
     std::optional<PrecisionScope> precision;
     if (bits > 0) precision.emplace(bits);
@@ -149,7 +164,8 @@ class Gradient {
     return wanting;
   }
   template <class S>
-  static std::vector<S> sum_of(const std::vector<SlotGradient<S>>& gradients, const std::string& field, std::size_t count) {
+  static std::vector<S> sum_of(const std::vector<SlotGradient<S>>& gradients, const std::string& field,
+                               std::size_t count) {
     std::vector<S> sum(count, S(0));
     for (const SlotGradient<S>& gradient : gradients)
       if (const auto found = gradient.entries.find(field); found != gradient.entries.end())
@@ -174,7 +190,8 @@ class Gradient {
     const Problem reach = disturbed_ ? reach_of_non_finite(given_) : Problem();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       if (!disturbed_ && !undefined_[i]) continue;
-      const auto gradient = differentiate<double>(disturbed_ ? reach : problem_, slots_[i], {.form = Form::stream});
+      const auto gradient =
+          differentiate<double>(disturbed_ ? reach : problem_, slots_[i], {.form = Form::stream});
       for (const auto& [name, entries] : gradient.entries)
         for (const auto& [flat, value] : entries)
           if (undefined_[i] || std::isnan(value)) mark(result_.tensors.at("d" + name), flat);

@@ -29,7 +29,7 @@ Problem load_problem(const SafetensorsFile& file, const Declaration& declaration
 
 // The same checks on tensors in memory: cu_seqlens and initial_state.position are tensors of whole numbers here.
 // `label` stands for the file in messages.
-Problem make_problem(Tensors fields, const Declaration& declaration, const Options& options, const std::string& label,
-                     Cotangents cotangents = Cotangents::unused);
+Problem make_problem(Tensors fields, const Declaration& declaration, const Options& options,
+                     const std::string& label, Cotangents cotangents = Cotangents::unused);
 
 }  // namespace attest

@@ -18,7 +18,9 @@ bool is_decayed(const Problem& problem) {
   return problem.options.decay.value_or(1) != 1;
 }
 
-bool has_form(const Declaration& declaration, Form form) { return std::ranges::find(declaration.forms, form) != declaration.forms.end(); }
+bool has_form(const Declaration& declaration, Form form) {
+  return std::ranges::find(declaration.forms, form) != declaration.forms.end();
+}
 
 std::string form_list(const std::vector<Form>& forms) {
   std::string text;
@@ -41,12 +43,14 @@ std::vector<Slot> slots_of_rows(const Problem& problem, const std::optional<std:
 
 // [B, T, ...] -> [B, rows, ...]
 template <class T>
-std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& shape, std::pair<Index, Index> rows) {
+std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& shape,
+                         std::pair<Index, Index> rows) {
   std::vector<T> kept;
   if (data.empty()) return kept;
   const Index width = shape[2] * shape[3];
   for (Index b = 0; b < shape[0]; ++b)
-    kept.insert(kept.end(), data.begin() + (b * shape[1] + rows.first) * width, data.begin() + (b * shape[1] + rows.second) * width);
+    kept.insert(kept.end(), data.begin() + (b * shape[1] + rows.first) * width,
+                data.begin() + (b * shape[1] + rows.second) * width);
   return kept;
 }
 
@@ -61,23 +65,32 @@ Interval interval_around(double high, double low, double radius) {
 class Oracle {
  public:
   Oracle(const Operator& op, const Problem& problem, const OracleRequest& request)
-      : op_(op), declaration_(op.declaration()), request_(request), disturbed_(holds_non_finite_data(problem)),
-        finite_(disturbed_ ? finite_part(problem) : Problem()), reach_(disturbed_ ? reach_of_non_finite(problem) : Problem()),
-        problem_(disturbed_ ? finite_ : problem), levels_(final_levels(problem, declaration_)) {
+      : op_(op),
+        declaration_(op.declaration()),
+        request_(request),
+        disturbed_(holds_non_finite_data(problem)),
+        finite_(disturbed_ ? finite_part(problem) : Problem()),
+        reach_(disturbed_ ? reach_of_non_finite(problem) : Problem()),
+        problem_(disturbed_ ? finite_ : problem),
+        levels_(final_levels(problem, declaration_)) {
     result_.how = request.how.value_or(fastest_form(declaration_, problem));
     check_form(declaration_, problem, result_.how);
     if (request.exact) check_rational(declaration_, problem);
-    if (const auto& rows = request.rows; rows && !(0 <= rows->first && rows->first <= rows->second && rows->second <= problem.tokens))
-      throw BadInput(fmt::format("rows {}:{}: expected A:B with 0 <= A <= B <= T={}", rows->first, rows->second, problem.tokens));
+    if (const auto& rows = request.rows;
+        rows && !(0 <= rows->first && rows->first <= rows->second && rows->second <= problem.tokens))
+      throw BadInput(fmt::format("rows {}:{}: expected A:B with 0 <= A <= B <= T={}", rows->first,
+                                 rows->second, problem.tokens));
     for (const auto& [name, shape] : output_shapes(problem, declaration_))
-      if (name == "o" || !request.rows) result_.tensors[name] = empty_oracle_tensor(shape, request.magnitude, request.exact);
+      if (name == "o" || !request.rows)
+        result_.tensors[name] = empty_oracle_tensor(shape, request.magnitude, request.exact);
   }
 
   OracleResult evaluate() {
     const std::vector<Slot> list = slots_of_rows(problem_, request_.rows);
     std::vector<int> bits(list.size(), 0);
-    for_each_parallel(static_cast<Index>(list.size()), request_.threads,
-                      [&](Index i) { bits[static_cast<std::size_t>(i)] = evaluate_slot(list[static_cast<std::size_t>(i)]); });
+    for_each_parallel(static_cast<Index>(list.size()), request_.threads, [&](Index i) {
+      bits[static_cast<std::size_t>(i)] = evaluate_slot(list[static_cast<std::size_t>(i)]);
+    });
     result_.bits = list.empty() && !request_.exact ? request_.bits.value_or(first_bits) : 0;
     for (int used : bits) result_.bits = std::max(result_.bits, used);
     const bool certified = std::ranges::find(bits, double_double_bits) != bits.end();
@@ -94,7 +107,8 @@ class Oracle {
   int evaluate_slot(const Slot& slot) {
     std::vector<double> denominators;
     int bits = 0;
-    if (request_.double_double && request_.rows && !request_.exact && solve_certified(slot)) return double_double_bits;
+    if (request_.double_double && request_.rows && !request_.exact && solve_certified(slot))
+      return double_double_bits;
     if (request_.exact) {
       solve<Rational>(slot, denominators);
     } else {
@@ -119,7 +133,10 @@ class Oracle {
   // Whether some entry wants more bits.
   template <class S>
   bool solve(const Slot& slot, std::vector<double>& denominators) {
-    return take<S>(slot, static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how), denominators);
+    return take<S>(
+        slot,
+        static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how),
+        denominators);
   }
   bool solve_certified(const Slot& slot) {
     const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot);
@@ -143,12 +160,14 @@ class Oracle {
     denominators.clear();
     if (problem_.options.normalize)
       for (Index t = 0; t < solution.o.rows(); ++t)
-        denominators.push_back(std::abs(approximate(S(solution.o(t, problem_.value_dim) + scalar_of<S>(problem_.options.epsilon)))));
+        denominators.push_back(std::abs(
+            approximate(S(solution.o(t, problem_.value_dim) + scalar_of<S>(problem_.options.epsilon)))));
     const std::vector<bool> undefined = divide_out(problem_, solution.o);
     bool wanting = false;
     visit(slot, solution, [&](const std::string& name, Index flat, const S& value) {
       OracleTensor& tensor = result_.tensors.at(name);
-      if (name == "o" && undefined[static_cast<std::size_t>(token_of(flat) - slot.first)]) return store_nan(tensor, flat);
+      if (name == "o" && undefined[static_cast<std::size_t>(token_of(flat) - slot.first)])
+        return store_nan(tensor, flat);
       store(tensor, flat, value);
       wanting |= wants_more_bits(tensor, flat, request_.relative_bits);
     });
@@ -166,7 +185,10 @@ class Oracle {
       Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(head);
       return visit(slot, solution, put);
     }
-    store_terms(slot, static_cast<const Evaluator<Magnitude>&>(op_).evaluate(head_of<Magnitude>(problem_, declaration_, slot)), denominators);
+    store_terms(slot,
+                static_cast<const Evaluator<Magnitude>&>(op_).evaluate(
+                    head_of<Magnitude>(problem_, declaration_, slot)),
+                denominators);
   }
   void store_terms(const Slot& slot, Solution<Magnitude> solution, const std::vector<double>& denominators) {
     if (problem_.options.normalize) solution.o = ratio_magnitude(slot, solution.o, denominators);
@@ -174,7 +196,8 @@ class Oracle {
       result_.tensors.at(name).magnitude[static_cast<std::size_t>(flat)] = value.value();
     });
   }
-  Matrix<Magnitude> ratio_magnitude(const Slot& slot, const Matrix<Magnitude>& terms, const std::vector<double>& denominators) const {
+  Matrix<Magnitude> ratio_magnitude(const Slot& slot, const Matrix<Magnitude>& terms,
+                                    const std::vector<double>& denominators) const {
     Matrix<Magnitude> ratio(terms.rows(), problem_.value_dim);
     const std::vector<double>& o = result_.tensors.at("o").value;
     const double epsilon = std::abs(nearest_double(problem_.options.epsilon));
@@ -182,14 +205,16 @@ class Oracle {
       for (Index c = 0; c < ratio.cols(); ++c) {
         const Index row = (slot.batch * problem_.tokens + slot.first + t) * problem_.heads + slot.head;
         const double value = std::abs(o[static_cast<std::size_t>(row * problem_.value_dim + c)]);
-        ratio(t, c) = Magnitude((terms(t, c).value() + value * (terms(t, problem_.value_dim).value() + epsilon)) /
-                                denominators[static_cast<std::size_t>(t)]);
+        ratio(t, c) =
+            Magnitude((terms(t, c).value() + value * (terms(t, problem_.value_dim).value() + epsilon)) /
+                      denominators[static_cast<std::size_t>(t)]);
       }
     return ratio;
   }
 
   void mark_reached(const Slot& slot) {
-    Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(head_of<double>(reach_, declaration_, slot), {Form::stream});
+    Solution<double> solution = static_cast<const Evaluator<double>&>(op_).evaluate(
+        head_of<double>(reach_, declaration_, slot), {Form::stream});
     divide_out(reach_, solution.o);
     visit(slot, solution, [&](const std::string& name, Index flat, double value) {
       if (!std::isnan(value)) return;
@@ -200,7 +225,8 @@ class Oracle {
   }
 
   void keep_rows(OracleTensor& o) const {
-    for (std::vector<double>* data : {&o.value, &o.low, &o.radius, &o.magnitude}) *data = kept_rows(*data, o.shape, *request_.rows);
+    for (std::vector<double>* data : {&o.value, &o.low, &o.radius, &o.magnitude})
+      *data = kept_rows(*data, o.shape, *request_.rows);
     o.exact = kept_rows(o.exact, o.shape, *request_.rows);
     o.shape[1] = request_.rows->second - request_.rows->first;
   }
@@ -220,10 +246,12 @@ class Oracle {
 void check_form(const Declaration& declaration, const Problem& problem, const Evaluation& how) {
   const std::string name(form_name(how.form));
   if (!has_form(declaration, how.form))
-    throw BadInput(fmt::format("form {}: {} ({}) has none, expected of: {}", name, declaration.name, declaration.variant, form_list(declaration.forms)));
+    throw BadInput(fmt::format("form {}: {} ({}) has none, expected of: {}", name, declaration.name,
+                               declaration.variant, form_list(declaration.forms)));
   const bool segmented = how.form == Form::scan || how.form == Form::chunk;
   if (segmented && !declaration.decayed_scan && is_decayed(problem))
-    throw BadInput(fmt::format("form {}: {} ({}) has none with decay, expected of: direct, stream", name, declaration.name, declaration.variant));
+    throw BadInput(fmt::format("form {}: {} ({}) has none with decay, expected of: direct, stream", name,
+                               declaration.name, declaration.variant));
   if (how.form != Form::chunk) return;
   if (how.chunk < 1) throw BadInput(fmt::format("chunk {}: expected a width of at least 1", how.chunk));
   if (declaration.level_scales && !std::has_single_bit(static_cast<std::uint64_t>(how.chunk)))
@@ -232,7 +260,10 @@ void check_form(const Declaration& declaration, const Problem& problem, const Ev
 
 void check_rational(const Declaration& declaration, const Problem& problem) {
   if (!declaration.exact)
-    throw BadInput(fmt::format("precision exact: {} has an exponential, expected an operator of rational operations (gates in \"alpha\")", declaration.name));
+    throw BadInput(
+        fmt::format("precision exact: {} has an exponential, expected an operator of rational operations "
+                    "(gates in \"alpha\")",
+                    declaration.name));
   if (problem.field("g"))
     throw BadInput("precision exact: field \"g\" enters as exp(g), expected the linear gate in \"alpha\"");
   if (!declaration.unit_scale && !problem.options.scale) query_scale<Rational>(problem, declaration);

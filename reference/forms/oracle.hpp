@@ -21,13 +21,16 @@ namespace attest {
 inline constexpr int first_bits = 192, largest_bits = 4096;
 
 struct OracleRequest {
-  std::optional<Evaluation> how = {};   // none: the form with the fewest operations that gives the same exact value
+  std::optional<Evaluation> how =
+      {};  // none: the form with the fewest operations that gives the same exact value
   bool exact = false;
-  std::optional<int> bits = {};         // fixed precision; none: adaptive
-  int relative_bits = 100;         // what adaptive precision aims at
-  std::optional<std::pair<Index, Index>> rows = {};  // half-open tokens; o has these alone and there are no final states
-  bool double_double = false;      // takes radii up to 2^-60 of the magnitude, where the certified sums reach (then rows
-                                   // must be given, as they hand over no state): hundreds of times faster
+  std::optional<int> bits = {};  // fixed precision; none: adaptive
+  int relative_bits = 100;       // what adaptive precision aims at
+  std::optional<std::pair<Index, Index>> rows =
+      {};  // half-open tokens; o has these alone and there are no final states
+  bool double_double =
+      false;  // takes radii up to 2^-60 of the magnitude, where the certified sums reach (then rows
+              // must be given, as they hand over no state): hundreds of times faster
   bool magnitude = true;
   int threads = 0;  // over heads; 0: as many as the machine has
 };

@@ -26,8 +26,10 @@ std::vector<std::filesystem::path> golden_files() {
 }
 
 void flatten(const json& value, std::vector<std::string>& texts) {
-  if (value.is_array()) for (const json& part : value) flatten(part, texts);
-  else texts.push_back(value.get<std::string>());
+  if (value.is_array())
+    for (const json& part : value) flatten(part, texts);
+  else
+    texts.push_back(value.get<std::string>());
 }
 std::vector<std::string> flat(const json& value) {
   std::vector<std::string> texts;
@@ -39,7 +41,8 @@ std::vector<std::string> flat(const json& value) {
 Tensors fields_of(const json& inputs, const Declaration& declaration) {
   Tensors fields;
   for (const auto& [name, value] : inputs.items()) {
-    const bool taken = (name != "alpha" || declaration.gates) && (name != "beta" || declaration.beta) && (name != "level_scales" || declaration.level_scales);
+    const bool taken = (name != "alpha" || declaration.gates) && (name != "beta" || declaration.beta) &&
+                       (name != "level_scales" || declaration.level_scales);
     if (!taken) continue;
     Tensor& tensor = fields[name];
     tensor.shape = {static_cast<Index>(value.size())};
@@ -69,24 +72,29 @@ std::vector<std::string> forms_of(const Declaration& declaration, const json& op
       if (form == Form::direct || (needs_segments && !segmented)) continue;
       for (const Index width : form == Form::chunk ? std::vector<Index>{1, 2, 4, 8} : std::vector<Index>{1})
         list.push_back(fmt::format("--form {} --chunk {} --algebra {}", form_name(form), width, algebra));
-      if (form == Form::chunk && !declaration.level_scales) list.push_back(fmt::format("--form chunk --chunk 3 --algebra {}", algebra));
+      if (form == Form::chunk && !declaration.level_scales)
+        list.push_back(fmt::format("--form chunk --chunk 3 --algebra {}", algebra));
     }
   return list;
 }
 
 // What differs between the command's exact values and the golden ones, over every form; how many runs there were.
-int compare_case(const TemporaryFolder& folder, const json& inputs, const json& golden, std::vector<std::string>& differences) {
+int compare_case(const TemporaryFolder& folder, const json& inputs, const json& golden,
+                 std::vector<std::string>& differences) {
   const std::string name = golden["operator"], variant = golden["variant"];
   const Declaration& declaration = operator_named(name, variant).declaration();
   write_fields(folder / "in.safetensors", fields_of(inputs, declaration));
   int runs = 0;
   for (const std::string& form : forms_of(declaration, golden["options"])) {
-    const std::string line = fmt::format("reference {} --variant {} --input {} --output {} --json {} --precision exact {}{}", name, variant,
-                                         (folder / "in.safetensors").string(), (folder / "out.safetensors").string(),
-                                         (folder / "out.json").string(), form, options_of(golden["options"]));
+    const std::string line =
+        fmt::format("reference {} --variant {} --input {} --output {} --json {} --precision exact {}{}", name,
+                    variant, (folder / "in.safetensors").string(), (folder / "out.safetensors").string(),
+                    (folder / "out.json").string(), form, options_of(golden["options"]));
     const ProgramRun run = run_attest(folder, line);
     ++runs;
-    if (run.exit_code != 0 || parsed(folder / "out.json")["tensors"]["o"]["values"].get<std::vector<std::string>>() != flat(golden["o"]))
+    if (run.exit_code != 0 ||
+        parsed(folder / "out.json")["tensors"]["o"]["values"].get<std::vector<std::string>>() !=
+            flat(golden["o"]))
       differences.push_back(line + ": " + run.err);
   }
   return runs;
@@ -98,11 +106,13 @@ TEST(Golden, EveryCaseMatchesThroughTheCommandInEveryForm) {
   int cases = 0, runs = 0;
   for (const auto& path : golden_files()) {
     const json file = parsed(path);
-    for (const json& golden : file["cases"]) runs += compare_case(folder, file["inputs"], golden, differences), ++cases;
+    for (const json& golden : file["cases"])
+      runs += compare_case(folder, file["inputs"], golden, differences), ++cases;
   }
   EXPECT_EQ(cases, 93);
   EXPECT_GT(runs, 600);
-  EXPECT_TRUE(differences.empty()) << differences.size() << " differ, the first: " << (differences.empty() ? "" : differences[0]);
+  EXPECT_TRUE(differences.empty()) << differences.size()
+                                   << " differ, the first: " << (differences.empty() ? "" : differences[0]);
 }
 
 TEST(Golden, AChangedDigitFails) {
@@ -122,9 +132,12 @@ TEST(Golden, TheDefaultPrecisionIsWithinItsRadius) {
     const json file = parsed(path);
     for (const json& golden : file["cases"]) {
       const std::string name = golden["operator"], variant = golden["variant"];
-      write_fields(folder / "in.safetensors", fields_of(file["inputs"], operator_named(name, variant).declaration()));
-      const ProgramRun run = run_attest(folder, fmt::format("reference {} --variant {} --input {} --output {}{}", name, variant, (folder / "in.safetensors").string(),
-                                                            (folder / "out.safetensors").string(), options_of(golden["options"])));
+      write_fields(folder / "in.safetensors",
+                   fields_of(file["inputs"], operator_named(name, variant).declaration()));
+      const ProgramRun run = run_attest(
+          folder, fmt::format("reference {} --variant {} --input {} --output {}{}", name, variant,
+                              (folder / "in.safetensors").string(), (folder / "out.safetensors").string(),
+                              options_of(golden["options"])));
       ASSERT_EQ(run.exit_code, 0) << run.err;
       const SafetensorsFile out(folder / "out.safetensors");
       const auto o = out.as_double("o"), low = out.as_double("o_low"), radius = out.as_double("o_radius");
@@ -133,7 +146,8 @@ TEST(Golden, TheDefaultPrecisionIsWithinItsRadius) {
       for (std::size_t i = 0; i < o.size(); ++i) {
         const Rational truth = *parse_rational(exact[i]);
         EXPECT_EQ(o[i], nearest_double(truth));
-        EXPECT_LE(abs(Rational(truth - rational_from(o[i]) - rational_from(low[i]))), rational_from(radius[i]));
+        EXPECT_LE(abs(Rational(truth - rational_from(o[i]) - rational_from(low[i]))),
+                  rational_from(radius[i]));
         EXPECT_LE(radius[i], std::ldexp(std::abs(o[i]), -100));
       }
     }

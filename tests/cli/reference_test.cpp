@@ -11,7 +11,8 @@
 namespace attest {
 namespace {
 
-constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(),
+                 infinity = std::numeric_limits<double>::infinity();
 
 Tensor filled(std::vector<Index> shape, double value = 1) {
   Tensor tensor{std::move(shape), {}};
@@ -21,7 +22,8 @@ Tensor filled(std::vector<Index> shape, double value = 1) {
 
 // Two sequences of four tokens, two heads.
 Tensors good_fields() {
-  return {{"q", filled({1, 4, 2, 3})}, {"k", filled({1, 4, 2, 3})}, {"v", filled({1, 4, 2, 2})}, {"alpha", filled({1, 4, 2}, 0.5)},
+  return {{"q", filled({1, 4, 2, 3})},      {"k", filled({1, 4, 2, 3})},
+          {"v", filled({1, 4, 2, 2})},      {"alpha", filled({1, 4, 2}, 0.5)},
           {"beta", filled({1, 4, 2}, 0.5)}, {"level_scales", filled({1, 4, 2, 3})}};
 }
 
@@ -34,71 +36,191 @@ void PrintTo(const BadCase& bad, std::ostream* out) { *out << bad.name; }
 
 void nothing(Tensors&) {}
 const std::string every_field =
-    "alpha, beta, cu_seqlens, decay, dfinal_state.C, dfinal_state.E, dfinal_state.F, dfinal_state.G, dfinal_state.P, dfinal_state.S, dfinal_state.SK, "
+    "alpha, beta, cu_seqlens, decay, dfinal_state.C, dfinal_state.E, dfinal_state.F, dfinal_state.G, "
+    "dfinal_state.P, dfinal_state.S, dfinal_state.SK, "
     "dfinal_state.SQ";
 
 const std::vector<BadCase> bad_cases{
-    {"MissingField", "linear", "", [](Tensors& f) { f.erase("k"); }, R"(IN: tensor "k": missing, expected [B, T, H, D] or [T, D] for linear)"},
-    {"MissingGate", "mamba2", "", [](Tensors& f) { f.erase("alpha"); }, R"(IN: tensor "g": missing, expected "g" (log-gate) or "alpha" (linear gate) [B, T, H] for mamba2)"},
-    {"MissingBeta", "delta", "", [](Tensors& f) { f.erase("beta"); }, R"(IN: tensor "beta": missing, expected [B, T, H] or [T] for delta)"},
-    {"BothGates", "mamba2", "", [](Tensors& f) { f["g"] = filled({1, 4, 2}, -1); }, R"(IN: tensor "g": given together with "alpha", expected one of the two)"},
-    {"BothGatesWhereNoneIsTaken", "linear", "", [](Tensors& f) { f["g"] = filled({1, 4, 2}, -1); }, R"(IN: tensor "g": given together with "alpha", expected one of the two)"},
-    {"ZeroHeads", "linear", "", [](Tensors& f) { f["q"] = filled({1, 4, 0, 3}); }, R"(IN: tensor "q": shape [1, 4, 0, 3], expected [B, T, H, D] or [T, D] with H at least 1)"},
-    {"WrongRank", "linear", "", [](Tensors& f) { f["q"] = filled({4, 2, 3}); }, R"(IN: tensor "q": shape [4, 2, 3], expected [B, T, H, D] or [T, D])"},
-    {"TokensDiffer", "linear", "", [](Tensors& f) { f["v"] = filled({1, 5, 2, 2}); }, R"(IN: tensor "v": shape [1, 5, 2, 2], expected [B, T, H, D] or [T, D] with B=1 T=4 as in "q")"},
-    {"KeyDimDiffers", "linear", "", [](Tensors& f) { f["k"] = filled({1, 4, 2, 2}); }, R"(IN: tensor "k": last size 2, expected 3 as in "q")"},
-    {"HeadsDoNotDivide", "linear", "", [](Tensors& f) { f["q"] = filled({1, 4, 3, 3}); }, R"(IN: tensor "k": 2 heads, expected a number that divides H=3)"},
-    {"GateHeads", "mamba2", "", [](Tensors& f) { f["alpha"] = filled({1, 4, 1}, 0.5); }, R"(IN: tensor "alpha": 1 heads, expected H=2)"},
-    {"LogGatePositive", "mamba2", "", [](Tensors& f) { f.erase("alpha"), f["g"] = filled({1, 4, 2}, 0.25); }, R"(IN: tensor "g": the value 0.25 at flat index 0, expected a log-gate <= 0 (-inf is legal))"},
-    {"LogGateNaN", "mamba2", "", [](Tensors& f) { f.erase("alpha"), f["g"] = filled({1, 4, 2}, -1), f["g"].data[5] = nan_value; }, R"(IN: tensor "g": the value nan at flat index 5, expected a log-gate <= 0 (-inf is legal))"},
-    {"AlphaNaN", "mamba2", "", [](Tensors& f) { f["alpha"].data[2] = nan_value; }, R"(IN: tensor "alpha": the value nan at flat index 2, expected a linear gate in [0, 1])"},
-    {"AlphaAboveOne", "mamba2", "", [](Tensors& f) { f["alpha"].data[7] = 2; }, R"(IN: tensor "alpha": the value 2 at flat index 7, expected a linear gate in [0, 1])"},
-    {"BetaNaN", "delta", "", [](Tensors& f) { f["beta"].data[0] = nan_value; }, R"(IN: tensor "beta": the value nan at flat index 0, expected a finite number)"},
-    {"LevelScalesNaN", "log_linear", "", [](Tensors& f) { f["level_scales"].data[3] = infinity; }, R"(IN: tensor "level_scales": the value inf at flat index 3, expected a finite number)"},
-    {"TooFewLevels", "log_linear", "", [](Tensors& f) { f["level_scales"] = filled({1, 4, 2, 2}); }, R"(IN: tensor "level_scales": 2 levels, expected at least 3 for positions up to 3)"},
+    {"MissingField", "linear", "", [](Tensors& f) { f.erase("k"); },
+     R"(IN: tensor "k": missing, expected [B, T, H, D] or [T, D] for linear)"},
+    {"MissingGate", "mamba2", "", [](Tensors& f) { f.erase("alpha"); },
+     R"(IN: tensor "g": missing, expected "g" (log-gate) or "alpha" (linear gate) [B, T, H] for mamba2)"},
+    {"MissingBeta", "delta", "", [](Tensors& f) { f.erase("beta"); },
+     R"(IN: tensor "beta": missing, expected [B, T, H] or [T] for delta)"},
+    {"BothGates", "mamba2", "",
+     [](Tensors& f) {
+       f["g"] = filled({1, 4, 2}, -1);
+     },
+     R"(IN: tensor "g": given together with "alpha", expected one of the two)"},
+    {"BothGatesWhereNoneIsTaken", "linear", "",
+     [](Tensors& f) {
+       f["g"] = filled({1, 4, 2}, -1);
+     },
+     R"(IN: tensor "g": given together with "alpha", expected one of the two)"},
+    {"ZeroHeads", "linear", "",
+     [](Tensors& f) {
+       f["q"] = filled({1, 4, 0, 3});
+     },
+     R"(IN: tensor "q": shape [1, 4, 0, 3], expected [B, T, H, D] or [T, D] with H at least 1)"},
+    {"WrongRank", "linear", "",
+     [](Tensors& f) {
+       f["q"] = filled({4, 2, 3});
+     },
+     R"(IN: tensor "q": shape [4, 2, 3], expected [B, T, H, D] or [T, D])"},
+    {"TokensDiffer", "linear", "",
+     [](Tensors& f) {
+       f["v"] = filled({1, 5, 2, 2});
+     },
+     R"(IN: tensor "v": shape [1, 5, 2, 2], expected [B, T, H, D] or [T, D] with B=1 T=4 as in "q")"},
+    {"KeyDimDiffers", "linear", "",
+     [](Tensors& f) {
+       f["k"] = filled({1, 4, 2, 2});
+     },
+     R"(IN: tensor "k": last size 2, expected 3 as in "q")"},
+    {"HeadsDoNotDivide", "linear", "",
+     [](Tensors& f) {
+       f["q"] = filled({1, 4, 3, 3});
+     },
+     R"(IN: tensor "k": 2 heads, expected a number that divides H=3)"},
+    {"GateHeads", "mamba2", "",
+     [](Tensors& f) {
+       f["alpha"] = filled({1, 4, 1}, 0.5);
+     },
+     R"(IN: tensor "alpha": 1 heads, expected H=2)"},
+    {"LogGatePositive", "mamba2", "",
+     [](Tensors& f) {
+       f.erase("alpha"), f["g"] = filled({1, 4, 2}, 0.25);
+     },
+     R"(IN: tensor "g": the value 0.25 at flat index 0, expected a log-gate <= 0 (-inf is legal))"},
+    {"LogGateNaN", "mamba2", "",
+     [](Tensors& f) {
+       f.erase("alpha"), f["g"] = filled({1, 4, 2}, -1), f["g"].data[5] = nan_value;
+     },
+     R"(IN: tensor "g": the value nan at flat index 5, expected a log-gate <= 0 (-inf is legal))"},
+    {"AlphaNaN", "mamba2", "", [](Tensors& f) { f["alpha"].data[2] = nan_value; },
+     R"(IN: tensor "alpha": the value nan at flat index 2, expected a linear gate in [0, 1])"},
+    {"AlphaAboveOne", "mamba2", "", [](Tensors& f) { f["alpha"].data[7] = 2; },
+     R"(IN: tensor "alpha": the value 2 at flat index 7, expected a linear gate in [0, 1])"},
+    {"BetaNaN", "delta", "", [](Tensors& f) { f["beta"].data[0] = nan_value; },
+     R"(IN: tensor "beta": the value nan at flat index 0, expected a finite number)"},
+    {"LevelScalesNaN", "log_linear", "", [](Tensors& f) { f["level_scales"].data[3] = infinity; },
+     R"(IN: tensor "level_scales": the value inf at flat index 3, expected a finite number)"},
+    {"TooFewLevels", "log_linear", "",
+     [](Tensors& f) {
+       f["level_scales"] = filled({1, 4, 2, 2});
+     },
+     R"(IN: tensor "level_scales": 2 levels, expected at least 3 for positions up to 3)"},
     {"TooFewLevelsAtPosition", "log_linear", "",
-     [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 4, 3, 2}, 0), f["initial_state.position"] = filled({1}, 4); },
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 4, 3, 2}, 0), f["initial_state.position"] = filled({1}, 4);
+     },
      R"(IN: tensor "level_scales": 3 levels, expected at least 4 for positions up to 7)"},
     {"StateInADeadLevel", "log_linear", "",
-     [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 4, 3, 2}), f["initial_state.position"] = filled({1}, 2); },
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 4, 3, 2}), f["initial_state.position"] = filled({1}, 2);
+     },
      R"(IN: tensor "initial_state.S": level 0 of sequence 0 is not zero, expected zeros as position 2 has no such block)"},
-    {"StateWithoutPosition", "log_linear", "", [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 4, 3, 2}); }, R"(IN: tensor "initial_state.position": missing, expected [N] beside the state for log_linear)"},
-    {"PositionWithoutState", "log_linear", "", [](Tensors& f) { f["initial_state.position"] = filled({1}, 2); }, R"(IN: tensor "initial_state.S": missing, expected [N, H, L, d, dv] as position 2 is not 0)"},
-    {"DecayNaN", "retention", "", [](Tensors& f) { f["decay"] = filled({2}, nan_value); }, R"(IN: tensor "decay": the value nan at flat index 0, expected a decay in [0, 1])"},
-    {"DecayShape", "retention", "", [](Tensors& f) { f["decay"] = filled({3}, 0.5); }, R"(IN: tensor "decay": shape [3], expected [H] = [2])"},
-    {"DecayTwice", "retention", "--option decay=1/2", [](Tensors& f) { f["decay"] = filled({2}, 0.5); }, R"(IN: tensor "decay": given together with the option decay, expected one of the two)"},
-    {"SequencesDecrease", "linear", "", [](Tensors& f) { f["cu_seqlens"] = {{4}, {0, 3, 2, 4}}; }, R"(IN: tensor "cu_seqlens": decreases from 3 to 2 at index 2, expected ascending ends)"},
-    {"SequencesEndEarly", "linear", "", [](Tensors& f) { f["cu_seqlens"] = {{3}, {0, 2, 3}}; }, R"(IN: tensor "cu_seqlens": ends with 3, expected T=4)"},
-    {"SequencesStartLate", "linear", "", [](Tensors& f) { f["cu_seqlens"] = {{2}, {1, 4}}; }, R"(IN: tensor "cu_seqlens": starts with 1, expected 0)"},
-    {"SequencesOfABatch", "linear", "", [](Tensors& f) { f = {{"q", filled({2, 4, 1, 3})}, {"k", filled({2, 4, 1, 3})}, {"v", filled({2, 4, 1, 2})}, {"cu_seqlens", {{2}, {0, 4}}}}; },
+    {"StateWithoutPosition", "log_linear", "",
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 4, 3, 2});
+     },
+     R"(IN: tensor "initial_state.position": missing, expected [N] beside the state for log_linear)"},
+    {"PositionWithoutState", "log_linear", "",
+     [](Tensors& f) { f["initial_state.position"] = filled({1}, 2); },
+     R"(IN: tensor "initial_state.S": missing, expected [N, H, L, d, dv] as position 2 is not 0)"},
+    {"DecayNaN", "retention", "", [](Tensors& f) { f["decay"] = filled({2}, nan_value); },
+     R"(IN: tensor "decay": the value nan at flat index 0, expected a decay in [0, 1])"},
+    {"DecayShape", "retention", "", [](Tensors& f) { f["decay"] = filled({3}, 0.5); },
+     R"(IN: tensor "decay": shape [3], expected [H] = [2])"},
+    {"DecayTwice", "retention", "--option decay=1/2", [](Tensors& f) { f["decay"] = filled({2}, 0.5); },
+     R"(IN: tensor "decay": given together with the option decay, expected one of the two)"},
+    {"SequencesDecrease", "linear", "",
+     [](Tensors& f) {
+       f["cu_seqlens"] = {{4}, {0, 3, 2, 4}};
+     },
+     R"(IN: tensor "cu_seqlens": decreases from 3 to 2 at index 2, expected ascending ends)"},
+    {"SequencesEndEarly", "linear", "",
+     [](Tensors& f) {
+       f["cu_seqlens"] = {{3}, {0, 2, 3}};
+     },
+     R"(IN: tensor "cu_seqlens": ends with 3, expected T=4)"},
+    {"SequencesStartLate", "linear", "",
+     [](Tensors& f) {
+       f["cu_seqlens"] = {{2}, {1, 4}};
+     },
+     R"(IN: tensor "cu_seqlens": starts with 1, expected 0)"},
+    {"SequencesOfABatch", "linear", "",
+     [](Tensors& f) {
+       f = {{"q", filled({2, 4, 1, 3})},
+            {"k", filled({2, 4, 1, 3})},
+            {"v", filled({2, 4, 1, 2})},
+            {"cu_seqlens", {{2}, {0, 4}}}};
+     },
      R"(IN: tensor "cu_seqlens": B=2, expected packed sequences in tensors with B=1)"},
-    {"StateShape", "linear", "", [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 2, 3}); }, R"(IN: tensor "initial_state.S": shape [1, 2, 2, 3], expected [N, H, d, dv] = [1, 2, 3, 2])"},
-    {"StateIncomplete", "hla2", "", [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 3, 3}); }, R"(IN: tensor "initial_state.C": missing, expected [N, H, d, dv] (a state has all its moments) for hla2)"},
-    {"StateWithoutNormaliser", "linear", "--option normalize=true", [](Tensors& f) { f["initial_state.S"] = filled({1, 2, 3, 2}); }, R"(IN: tensor "initial_state.z": missing, expected [N, H, d] (a state has all its moments) for linear)"},
-    {"NoCotangent", "linear", "--gradient", nothing, R"(IN: tensor "do": missing, expected the cotangent [B, T, H, dv] or [T, dv] for linear)"},
-    {"CotangentShape", "linear", "--gradient", [](Tensors& f) { f["do"] = filled({1, 4, 2, 3}); }, R"(IN: tensor "do": shape [1, 4, 2, 3], expected [B, T, H, dv] = [1, 4, 2, 2])"},
+    {"StateShape", "linear", "",
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 2, 3});
+     },
+     R"(IN: tensor "initial_state.S": shape [1, 2, 2, 3], expected [N, H, d, dv] = [1, 2, 3, 2])"},
+    {"StateIncomplete", "hla2", "",
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 3, 3});
+     },
+     R"(IN: tensor "initial_state.C": missing, expected [N, H, d, dv] (a state has all its moments) for hla2)"},
+    {"StateWithoutNormaliser", "linear", "--option normalize=true",
+     [](Tensors& f) {
+       f["initial_state.S"] = filled({1, 2, 3, 2});
+     },
+     R"(IN: tensor "initial_state.z": missing, expected [N, H, d] (a state has all its moments) for linear)"},
+    {"NoCotangent", "linear", "--gradient", nothing,
+     R"(IN: tensor "do": missing, expected the cotangent [B, T, H, dv] or [T, dv] for linear)"},
+    {"CotangentShape", "linear", "--gradient",
+     [](Tensors& f) {
+       f["do"] = filled({1, 4, 2, 3});
+     },
+     R"(IN: tensor "do": shape [1, 4, 2, 3], expected [B, T, H, dv] = [1, 4, 2, 2])"},
     {"UnknownOperator", "lienar", "", nothing,
      R"(operator "lienar": unknown, expected of: ahla, delta, gated_delta, hla2, hla3, linear, log_linear, log_linear_gated_delta, log_linear_mamba2, mamba2, retention, softmax)"},
-    {"UnknownVariant", "hla2", "--variant maskd", nothing, R"(variant "maskd": unknown, expected of: masked, unmasked, printed (operator hla2))"},
-    {"VariantThatTheOperatorHasNot", "linear", "--variant printed", nothing, R"(variant "printed": unknown, expected of: masked (operator linear))"},
-    {"UnknownForm", "linear", "--form blocked", nothing, R"(form "blocked": unknown, expected of: direct, stream, scan, chunk, fastest)"},
-    {"FormThatTheOperatorHasNot", "softmax", "--form scan", nothing, "form scan: softmax (masked) has none, expected of: direct, stream"},
-    {"DecayedScanThatIsNone", "hla3", "--variant printed --form scan --option decay=1/2", nothing, "form scan: hla3 (printed) has none with decay, expected of: direct, stream"},
+    {"UnknownVariant", "hla2", "--variant maskd", nothing,
+     R"(variant "maskd": unknown, expected of: masked, unmasked, printed (operator hla2))"},
+    {"VariantThatTheOperatorHasNot", "linear", "--variant printed", nothing,
+     R"(variant "printed": unknown, expected of: masked (operator linear))"},
+    {"UnknownForm", "linear", "--form blocked", nothing,
+     R"(form "blocked": unknown, expected of: direct, stream, scan, chunk, fastest)"},
+    {"FormThatTheOperatorHasNot", "softmax", "--form scan", nothing,
+     "form scan: softmax (masked) has none, expected of: direct, stream"},
+    {"DecayedScanThatIsNone", "hla3", "--variant printed --form scan --option decay=1/2", nothing,
+     "form scan: hla3 (printed) has none with decay, expected of: direct, stream"},
     {"ChunkOfZero", "linear", "--form chunk --chunk 0", nothing, "chunk 0: expected a width of at least 1"},
-    {"ChunkNoPowerOfTwo", "log_linear", "--form chunk --chunk 3", nothing, "chunk 3: expected a power of two for log_linear"},
-    {"UnknownAlgebra", "hla2", "--algebra add", nothing, R"(algebra "add": hla2 has none of that name, expected of: subtract, direct)"},
-    {"OptionNotTaken", "linear", "--option ridge=1", nothing, R"(option "ridge": linear does not take it, expected of: scale, normalize, epsilon)"},
-    {"OptionUnknown", "delta", "--option norm=1", nothing, R"(option "norm": delta does not take it, expected of: scale)"},
+    {"ChunkNoPowerOfTwo", "log_linear", "--form chunk --chunk 3", nothing,
+     "chunk 3: expected a power of two for log_linear"},
+    {"UnknownAlgebra", "hla2", "--algebra add", nothing,
+     R"(algebra "add": hla2 has none of that name, expected of: subtract, direct)"},
+    {"OptionNotTaken", "linear", "--option ridge=1", nothing,
+     R"(option "ridge": linear does not take it, expected of: scale, normalize, epsilon)"},
+    {"OptionUnknown", "delta", "--option norm=1", nothing,
+     R"(option "norm": delta does not take it, expected of: scale)"},
     {"OptionWithoutValue", "linear", "--option scale", nothing, R"(option "scale": expected KEY=VALUE)"},
-    {"OptionNoNumber", "linear", "--option scale=fast", nothing, "option scale=fast: expected an exact number such as 3/4 or 0.1"},
-    {"OptionTwice", "linear", "--option scale=1 --option scale=2", nothing, R"(option "scale": given twice, expected once)"},
-    {"OptionNoFlag", "linear", "--option normalize=yes", nothing, "option normalize=yes: expected true or false"},
-    {"DecayOptionAboveOne", "retention", "--option decay=5/4", nothing, "option decay=5/4: expected a number in [0, 1]"},
-    {"ExactWithLogGate", "mamba2", "--precision exact", [](Tensors& f) { f.erase("alpha"), f["g"] = filled({1, 4, 2}, -1); }, R"(precision exact: field "g" enters as exp(g), expected the linear gate in "alpha")"},
-    {"ExactSoftmax", "softmax", "--precision exact", nothing, R"(precision exact: softmax has an exponential, expected an operator of rational operations (gates in "alpha"))"},
-    {"PrecisionNoNumber", "linear", "--precision high", nothing, R"(precision "high": expected exact, adaptive or a number of bits from 24 to 1000000)"},
+    {"OptionNoNumber", "linear", "--option scale=fast", nothing,
+     "option scale=fast: expected an exact number such as 3/4 or 0.1"},
+    {"OptionTwice", "linear", "--option scale=1 --option scale=2", nothing,
+     R"(option "scale": given twice, expected once)"},
+    {"OptionNoFlag", "linear", "--option normalize=yes", nothing,
+     "option normalize=yes: expected true or false"},
+    {"DecayOptionAboveOne", "retention", "--option decay=5/4", nothing,
+     "option decay=5/4: expected a number in [0, 1]"},
+    {"ExactWithLogGate", "mamba2", "--precision exact",
+     [](Tensors& f) {
+       f.erase("alpha"), f["g"] = filled({1, 4, 2}, -1);
+     },
+     R"(precision exact: field "g" enters as exp(g), expected the linear gate in "alpha")"},
+    {"ExactSoftmax", "softmax", "--precision exact", nothing,
+     R"(precision exact: softmax has an exponential, expected an operator of rational operations (gates in "alpha"))"},
+    {"PrecisionNoNumber", "linear", "--precision high", nothing,
+     R"(precision "high": expected exact, adaptive or a number of bits from 24 to 1000000)"},
     {"RowsBeyond", "linear", "--rows 2:5", nothing, "rows 2:5: expected A:B with 0 <= A <= B <= T=4"},
-    {"RowsNoRange", "linear", "--rows 2", nothing, R"(rows "2": expected A:B, half-open token numbers from 0)"},
+    {"RowsNoRange", "linear", "--rows 2", nothing,
+     R"(rows "2": expected A:B, half-open token numbers from 0)"},
 };
 
 class BadInputOf : public testing::TestWithParam<BadCase> {};
@@ -109,7 +231,8 @@ TEST_P(BadInputOf, IsOneLineAndLeavesNoOutput) {
   GetParam().spoil(fields);
   const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
   write_fields(in, fields);
-  const ProgramRun run = run_attest(folder, fmt::format("reference {} --input {} --output {} {}", GetParam().op, in, out, GetParam().options));
+  const ProgramRun run = run_attest(folder, fmt::format("reference {} --input {} --output {} {}",
+                                                        GetParam().op, in, out, GetParam().options));
   std::string expected = GetParam().message;
   if (expected.starts_with("IN:")) expected.replace(0, 2, in);
   EXPECT_EQ(run.err, "attest: " + expected + "\n");
@@ -117,7 +240,8 @@ TEST_P(BadInputOf, IsOneLineAndLeavesNoOutput) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_EQ(folder.entries(), 3u);  // the input and what the program printed
 }
-INSTANTIATE_TEST_SUITE_P(Reference, BadInputOf, testing::ValuesIn(bad_cases), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Reference, BadInputOf, testing::ValuesIn(bad_cases),
+                         [](const auto& info) { return info.param.name; });
 
 class ReferenceCommand : public testing::Test {
  protected:
@@ -135,7 +259,9 @@ TEST_F(ReferenceCommand, RefusesAFieldThatNoOperatorKnows) {
   write_fields(in, fields);
   const ProgramRun refused = reference("linear");
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_TRUE(refused.err.starts_with("attest: " + in + R"(: tensor "gamma": no operator knows this field, expected of: )" + every_field)) << refused.err;
+  EXPECT_TRUE(refused.err.starts_with(
+      "attest: " + in + R"(: tensor "gamma": no operator knows this field, expected of: )" + every_field))
+      << refused.err;
   EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1);
 }
 
@@ -153,7 +279,8 @@ TEST_F(ReferenceCommand, RefusesAWrongDtype) {
   writer.write(in);
   const ProgramRun run = reference("linear");
   EXPECT_EQ(run.exit_code, 2);
-  EXPECT_TRUE(run.err.find("tensor \"k\": ") != std::string::npos && run.err.find("I64") != std::string::npos) << run.err;
+  EXPECT_TRUE(run.err.find("tensor \"k\": ") != std::string::npos && run.err.find("I64") != std::string::npos)
+      << run.err;
 }
 
 TEST_F(ReferenceCommand, RefusesAPathThatCannotBeWrittenBeforeItComputes) {
@@ -175,9 +302,35 @@ TEST_F(ReferenceCommand, RefusesAFullDisk) {
   EXPECT_TRUE(refused.err.find("/dev/full") != std::string::npos) << refused.err;
 }
 
+TEST_F(ReferenceCommand, RefusesATruncatedFile) {
+  write_fields(in, good_fields());
+  std::filesystem::resize_file(in, 100);
+  const ProgramRun refused = reference("linear");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  EXPECT_TRUE(refused.err.starts_with("attest: " + in)) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(ReferenceCommand, GivesEmptyOutputsForNoTokens) {
+  for (const std::string op : {"linear", "hla3", "log_linear", "delta", "softmax"}) {
+    write_fields(in, {{"q", {{0, 2}, {}}},
+                      {"k", {{0, 2}, {}}},
+                      {"v", {{0, 2}, {}}},
+                      {"beta", {{0}, {}}},
+                      {"level_scales", {{0, 1}, {}}},
+                      {"do", {{0, 2}, {}}}});
+    const ProgramRun run = reference(op, "--gradient");
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(SafetensorsFile(out).info("o").shape, (std::vector<std::int64_t>{1, 0, 1, 2}));
+    EXPECT_EQ(SafetensorsFile(out).info("dq").shape, (std::vector<std::int64_t>{1, 0, 1, 2}));
+  }
+}
+
 TEST_F(ReferenceCommand, RefusesAMissingFileAndAMissingSubcommand) {
   EXPECT_EQ(reference("linear").exit_code, 2);
-  for (const std::string line : {"", "refrence", "reference", "reference linear --input x", "reference linear --inptu x", "--frobnicate"}) {
+  for (const std::string line : {"", "refrence", "reference", "reference linear --input x",
+                                 "reference linear --inptu x", "--frobnicate"}) {
     const ProgramRun refused = run(line);
     EXPECT_EQ(refused.exit_code, 2) << line;
     EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
@@ -196,15 +349,22 @@ TEST_F(ReferenceCommand, HelpsWithAnExample) {
 
 TEST_F(ReferenceCommand, WritesValueRestRadiusMagnitudeStatesAndMetadata) {
   write_fields(in, good_fields());
-  ASSERT_EQ(reference("hla2", "--option decay=3/4 --option normalize=true --option epsilon=0.1").exit_code, 0);
+  ASSERT_EQ(reference("hla2", "--option decay=3/4 --option normalize=true --option epsilon=0.1").exit_code,
+            0);
   const SafetensorsFile file(out);
-  for (const char* name : {"o", "final_state.S", "final_state.C", "final_state.m", "final_state.G", "final_state.h"})
-    for (const char* part : {"", "_low", "_radius", "_magnitude"}) EXPECT_TRUE(file.has(std::string(name) + part)) << name << part;
+  for (const char* name :
+       {"o", "final_state.S", "final_state.C", "final_state.m", "final_state.G", "final_state.h"})
+    for (const char* part : {"", "_low", "_radius", "_magnitude"})
+      EXPECT_TRUE(file.has(std::string(name) + part)) << name << part;
   EXPECT_EQ(file.info("o").shape, (std::vector<std::int64_t>{1, 4, 2, 2}));
   EXPECT_EQ(file.info("final_state.m").shape, (std::vector<std::int64_t>{1, 2, 3}));
-  const std::map<std::string, std::string> expected{{"program", "attest " ATTEST_VERSION}, {"operator", "hla2"}, {"variant", "masked"},
-                                                    {"options", "decay=3/4 epsilon=1/10 normalize=true"}, {"precision", "adaptive"},
-                                                    {"method", "mpfi-192"}, {"form", "direct"}};
+  const std::map<std::string, std::string> expected{{"program", "attest " ATTEST_VERSION},
+                                                    {"operator", "hla2"},
+                                                    {"variant", "masked"},
+                                                    {"options", "decay=3/4 epsilon=1/10 normalize=true"},
+                                                    {"precision", "adaptive"},
+                                                    {"method", "mpfi-192"},
+                                                    {"form", "direct"}};
   EXPECT_EQ(file.metadata(), expected);
 }
 
@@ -222,19 +382,28 @@ TEST_F(ReferenceCommand, ContinuesWhatItWrote) {
 }
 
 TEST_F(ReferenceCommand, WritesExactFractionsAndGradients) {
-  write_fields(in, {{"q", {{2, 1}, {1, 3}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {2, 5}}}, {"do", {{2, 1}, {1, 1}}}});
-  ASSERT_EQ(reference("linear", "--precision exact --gradient --option scale=1/3 --json " + (folder / "out.json").string()).exit_code, 0);
+  write_fields(
+      in,
+      {{"q", {{2, 1}, {1, 3}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {2, 5}}}, {"do", {{2, 1}, {1, 1}}}});
+  ASSERT_EQ(reference("linear", "--precision exact --gradient --option scale=1/3 --json " +
+                                    (folder / "out.json").string())
+                .exit_code,
+            0);
   const auto json = nlohmann::json::parse(text_of(folder / "out.json"));
   EXPECT_EQ(json["schema"], "attest.reference/1");
   EXPECT_EQ(json["tensors"]["o"]["values"], (std::vector<std::string>{"2/3", "7"}));
   EXPECT_EQ(json["tensors"]["dq"]["values"], (std::vector<std::string>{"2/3", "7/3"}));
   EXPECT_EQ(json["tensors"]["dv"]["values"], (std::vector<std::string>{"4/3", "1"}));
-  for (const char* name : {"dq", "dk_low", "dv_radius", "dq_magnitude"}) EXPECT_TRUE(SafetensorsFile(out).has(name)) << name;
+  for (const char* name : {"dq", "dk_low", "dv_radius", "dq_magnitude"})
+    EXPECT_TRUE(SafetensorsFile(out).has(name)) << name;
 }
 
 TEST_F(ReferenceCommand, TakesTheCommittedActivationsForEveryOperator) {
   for (const std::string op : {"linear", "log_linear_gated_delta", "softmax"}) {
-    const ProgramRun run = run_attest(folder, fmt::format("reference {} --form fastest --rows 20:24 --input reports/baseline/activations/minilm_layer.safetensors --output {}", op, out));
+    const ProgramRun run =
+        run_attest(folder, fmt::format("reference {} --form fastest --rows 20:24 --input "
+                                       "reports/baseline/activations/minilm_layer.safetensors --output {}",
+                                       op, out));
     EXPECT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(SafetensorsFile(out).info("o").shape, (std::vector<std::int64_t>{1, 4, 8, 32}));
   }
@@ -243,7 +412,9 @@ TEST_F(ReferenceCommand, TakesTheCommittedActivationsForEveryOperator) {
 TEST_F(ReferenceCommand, ListsEveryOperatorInMarkdown) {
   const ProgramRun list = run("list --markdown");
   EXPECT_EQ(list.exit_code, 0);
-  EXPECT_NE(list.out.find("| hla3 | printed | direct stream scan(undecayed) chunk(undecayed) |"), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find("| hla3 | printed | direct stream scan(undecayed) chunk(undecayed) |"),
+            std::string::npos)
+      << list.out;
   EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 2 + 16);
 }
 

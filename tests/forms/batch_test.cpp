@@ -14,8 +14,10 @@ class EveryOperator : public testing::TestWithParam<const Operator*> {
   // Rational where the operator has it, else a precision at which equal computations give equal digits.
   OracleResult solve(const Tensors& fields, const Options& options) const {
     OracleRequest request{.how = Evaluation{Form::stream}};
-    if (declaration().exact) request.exact = true;
-    else request.bits = 256;
+    if (declaration().exact)
+      request.exact = true;
+    else
+      request.bits = 256;
     return evaluate_oracle(op(), make_problem(fields, declaration(), options, "sample"), request);
   }
   std::vector<Options> all_options() const {
@@ -29,19 +31,26 @@ class EveryOperator : public testing::TestWithParam<const Operator*> {
 std::vector<std::string> printed_rows(const OracleTensor& tensor, Index first, Index count) {
   const Index width = element_count(tensor.shape) / std::max<Index>(1, tensor.shape[1]);
   std::vector<std::string> rows;
-  for (auto i = static_cast<std::size_t>(first * width); i < static_cast<std::size_t>((first + count) * width); ++i)
-    rows.push_back(tensor.exact.empty() ? std::to_string(tensor.value[i]) + " " + std::to_string(tensor.low[i] * 1e30) : tensor.exact[i]);
+  for (auto i = static_cast<std::size_t>(first * width);
+       i < static_cast<std::size_t>((first + count) * width); ++i)
+    rows.push_back(tensor.exact.empty()
+                       ? std::to_string(tensor.value[i]) + " " + std::to_string(tensor.low[i] * 1e30)
+                       : tensor.exact[i]);
   return rows;
 }
-std::vector<std::string> printed(const OracleTensor& tensor) { return printed_rows(tensor, 0, tensor.shape[1]); }
+std::vector<std::string> printed(const OracleTensor& tensor) {
+  return printed_rows(tensor, 0, tensor.shape[1]);
+}
 
 Tensors initial_from_final(const OracleResult& result) {
   Tensors state;
   for (const auto& [name, tensor] : result.tensors)
-    if (name.starts_with("final_state.")) state["initial_state." + name.substr(12)] = {tensor.shape, tensor.value};
+    if (name.starts_with("final_state."))
+      state["initial_state." + name.substr(12)] = {tensor.shape, tensor.value};
   if (!result.final_position.empty())
-    state["initial_state.position"] = {{static_cast<Index>(result.final_position.size())},
-                                       std::vector<double>(result.final_position.begin(), result.final_position.end())};
+    state["initial_state.position"] = {
+        {static_cast<Index>(result.final_position.size())},
+        std::vector<double>(result.final_position.begin(), result.final_position.end())};
   return state;
 }
 
@@ -70,7 +79,8 @@ TEST_P(EveryOperator, CarriesTheStateAcrossASplitAtEveryToken) {
       const OracleResult tail = solve(rest, options);
       EXPECT_EQ(printed(head.tensors.at("o")), printed_rows(whole.tensors.at("o"), 0, split));
       EXPECT_EQ(printed(tail.tensors.at("o")), printed_rows(whole.tensors.at("o"), split, 6 - split));
-      for (const auto& [name, tensor] : whole.tensors) EXPECT_EQ(name == "o" || tensor.exact == tail.tensors.at(name).exact, true) << name;
+      for (const auto& [name, tensor] : whole.tensors)
+        EXPECT_EQ(name == "o" || tensor.exact == tail.tensors.at(name).exact, true) << name;
       EXPECT_EQ(whole.final_position, tail.final_position);
     }
   }
@@ -103,12 +113,15 @@ TEST_P(EveryOperator, GivesGroupedHeadsWhatItGivesRepeatedHeads) {
       for (Index h = 0; h < 4; ++h) {
         const auto from = full.at(name).data.begin() + (row * 4 + h / (4 / heads)) * width;
         std::copy(from, from + width, repeated[name].data.begin() + (row * 4 + h) * width);
-        if (h < heads) small.data.insert(small.data.end(), full.at(name).data.begin() + (row * 4 + h) * width, full.at(name).data.begin() + (row * 4 + h + 1) * width);
+        if (h < heads)
+          small.data.insert(small.data.end(), full.at(name).data.begin() + (row * 4 + h) * width,
+                            full.at(name).data.begin() + (row * 4 + h + 1) * width);
       }
     grouped[name] = small;
   }
   const Options options = sample_options(declaration());
-  EXPECT_EQ(printed(solve(grouped, options).tensors.at("o")), printed(solve(repeated, options).tensors.at("o")));
+  EXPECT_EQ(printed(solve(grouped, options).tensors.at("o")),
+            printed(solve(repeated, options).tensors.at("o")));
   EXPECT_NE(printed(solve(grouped, options).tensors.at("o")), printed(solve(full, options).tensors.at("o")));
 }
 
@@ -119,11 +132,13 @@ TEST_P(EveryOperator, GivesABatchWhatItGivesItsEntries) {
     Tensor& entry = second[name];
     entry.shape = tensor.shape;
     entry.shape[0] = 1;
-    entry.data.assign(tensor.data.begin() + static_cast<std::ptrdiff_t>(tensor.data.size() / 2), tensor.data.end());
+    entry.data.assign(tensor.data.begin() + static_cast<std::ptrdiff_t>(tensor.data.size() / 2),
+                      tensor.data.end());
   }
   const Options options = sample_options(declaration());
   const auto all = printed_rows(solve(both, options).tensors.at("o"), 0, 4);
-  EXPECT_EQ(std::vector<std::string>(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()), printed(solve(second, options).tensors.at("o")));
+  EXPECT_EQ(std::vector<std::string>(all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end()),
+            printed(solve(second, options).tensors.at("o")));
 }
 
 TEST_P(EveryOperator, ScalesEveryQuery) {
@@ -137,14 +152,16 @@ TEST_P(EveryOperator, ScalesEveryQuery) {
 }
 
 TEST_P(EveryOperator, GivesEmptyOutputsForNoTokens) {
-  const OracleResult result = solve(sample_fields(declaration(), {.tokens = 0}, 1), sample_options(declaration()));
+  const OracleResult result =
+      solve(sample_fields(declaration(), {.tokens = 0}, 1), sample_options(declaration()));
   EXPECT_EQ(result.tensors.at("o").shape, (std::vector<Index>{1, 0, 2, 3}));
   EXPECT_TRUE(result.tensors.at("o").value.empty());
 }
 
 TEST_P(EveryOperator, ComputesInDoubleWhatTheOracleGivesOnExactInputs) {
   if (!declaration().exact) GTEST_SKIP() << "softmax rounds";
-  const Problem problem = make_problem(sample_fields(declaration(), {.batch = 2, .tokens = 4}, 2), declaration(), sample_options(declaration()), "sample");
+  const Problem problem = make_problem(sample_fields(declaration(), {.batch = 2, .tokens = 4}, 2),
+                                       declaration(), sample_options(declaration()), "sample");
   Arithmetic<double> arithmetic;
   const Tensors outputs = run<double>(op(), problem, {Form::stream}, arithmetic);
   const OracleResult oracle = evaluate_oracle(op(), problem, {.exact = true});

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/forms/sample_problem.hpp"
 
@@ -27,17 +28,20 @@ class GradientOf : public testing::TestWithParam<const Operator*> {
   Problem problem(const Tensors& fields, const Options& options) const {
     return make_problem(fields, declaration(), options, "sample", Cotangents::required);
   }
-  std::map<std::string, OracleTensor> gradient(const Tensors& fields, const Options& options, Evaluation how = {}) const {
+  std::map<std::string, OracleTensor> gradient(const Tensors& fields, const Options& options,
+                                               Evaluation how = {}) const {
     return evaluate_gradient(op(), problem(fields, options), {.how = how, .exact = true}).tensors;
   }
   // <do, o>
   Rational pairing(const Tensors& fields, const Options& options) const {
-    const OracleTensor o = evaluate_oracle(op(), problem(fields, options), {.exact = true, .magnitude = false}).tensors.at("o");
+    const OracleTensor o =
+        evaluate_oracle(op(), problem(fields, options), {.exact = true, .magnitude = false}).tensors.at("o");
     return dot(o, fields.at("do"));
   }
   static Rational dot(const OracleTensor& a, const Tensor& b) {
     Rational sum(0);
-    for (std::size_t i = 0; i < b.data.size(); ++i) sum += *parse_rational(a.exact[i]) * rational_from(b.data[i]);
+    for (std::size_t i = 0; i < b.data.size(); ++i)
+      sum += *parse_rational(a.exact[i]) * rational_from(b.data[i]);
     return sum;
   }
 };
@@ -83,7 +87,8 @@ TEST_P(GradientOf, IsTheSameInEveryForm) {
     if (!declaration().decayed_scan && (form == Form::scan || form == Form::chunk)) continue;
     const auto result = gradient(start, options, {form, 2});
     ASSERT_EQ(result.size(), expected.size());
-    for (const auto& [name, tensor] : expected) EXPECT_EQ(result.at(name).exact, tensor.exact) << name << " " << form_name(form);
+    for (const auto& [name, tensor] : expected)
+      EXPECT_EQ(result.at(name).exact, tensor.exact) << name << " " << form_name(form);
   }
 }
 
@@ -96,7 +101,8 @@ TEST_P(GradientOf, IsCertifiedAtAdaptivePrecision) {
     for (std::size_t i = 0; i < tensor.exact.size(); ++i) {
       const OracleTensor& found = result.at(name);
       const Rational truth = *parse_rational(tensor.exact[i]);
-      EXPECT_LE(abs(Rational(truth - rational_from(found.value[i]) - rational_from(found.low[i]))), rational_from(found.radius[i]));
+      EXPECT_LE(abs(Rational(truth - rational_from(found.value[i]) - rational_from(found.low[i]))),
+                rational_from(found.radius[i]));
       EXPECT_LE(found.radius[i], std::ldexp(std::abs(found.value[i]), -100));
       EXPECT_GE(found.magnitude[i] * (1 + 1e-12), std::abs(found.value[i])) << name << " " << i;
     }
@@ -116,7 +122,8 @@ TEST_P(GradientOf, SumsOverHeadsThatShareAField) {
   const OracleTensor sum = gradient(shared, options).at("dk"), each = gradient(repeated, options).at("dk");
   for (std::size_t t = 0; t < 5; ++t)
     for (std::size_t c = 0; c < 2; ++c)
-      EXPECT_EQ(sum.exact[t * 2 + c], to_text(Rational(*parse_rational(each.exact[t * 4 + c]) + *parse_rational(each.exact[t * 4 + 2 + c]))));
+      EXPECT_EQ(sum.exact[t * 2 + c], to_text(Rational(*parse_rational(each.exact[t * 4 + c]) +
+                                                       *parse_rational(each.exact[t * 4 + 2 + c]))));
 }
 
 // <dfinal, final> for a state that a run of no tokens hands through: the derivative is the cotangent itself.
@@ -141,7 +148,8 @@ TEST_P(GradientOf, HandsTheCotangentOfTheFinalStateThrough) {
     const OracleTensor& found = gradients.at("dinitial_state." + moment.name);
     for (std::size_t i = 0; i < found.exact.size(); ++i) {
       const bool dead = declaration().level_scales && i % 18 < 6;
-      EXPECT_EQ(found.exact[i], dead ? "0" : to_text(rational_from(start.at("dfinal_state." + moment.name).data[i])));
+      EXPECT_EQ(found.exact[i],
+                dead ? "0" : to_text(rational_from(start.at("dfinal_state." + moment.name).data[i])));
     }
   }
 }
@@ -152,7 +160,11 @@ INSTANTIATE_TEST_SUITE_P(Gradient, GradientOf, testing::ValuesIn(all_operators()
 
 TEST(Gradient, WithRespectToALogGateIsTheGateTimesThatOfTheLinearGate) {
   const Operator& op = operator_named("mamba2", "masked");
-  Tensors logarithmic{{"q", {{2, 1}, {1, 2}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {3, 5}}}, {"do", {{2, 1}, {1, 1}}}, {"g", {{2}, {-0.5, -1}}}};
+  Tensors logarithmic{{"q", {{2, 1}, {1, 2}}},
+                      {"k", {{2, 1}, {1, 1}}},
+                      {"v", {{2, 1}, {3, 5}}},
+                      {"do", {{2, 1}, {1, 1}}},
+                      {"g", {{2}, {-0.5, -1}}}};
   const auto problem = make_problem(logarithmic, op.declaration(), {}, "sample", Cotangents::required);
   const OracleTensor dg = evaluate_gradient(op, problem, {}).tensors.at("dg");
   EXPECT_EQ(dg.value[0], 0);
@@ -160,9 +172,44 @@ TEST(Gradient, WithRespectToALogGateIsTheGateTimesThatOfTheLinearGate) {
   EXPECT_DOUBLE_EQ(dg.magnitude[1], 6 * std::exp(-1.0));
 }
 
+TEST(Gradient, IsNaNWhereANaNOfTheDataReachesIt) {
+  const Operator& op = operator_named("linear", "masked");
+  Tensors fields{{"q", {{3, 1}, {1, 2, 3}}},
+                 {"k", {{3, 1}, {1, 1, 1}}},
+                 {"v", {{3, 1}, {3, std::nan(""), 5}}},
+                 {"do", {{3, 1}, {1, 1, 1}}}};
+  const auto gradients =
+      evaluate_gradient(op, make_problem(fields, op.declaration(), {}, "sample", Cotangents::required), {})
+          .tensors;
+  EXPECT_EQ(gradients.at("dv").value,
+            (std::vector<double>{6, 5, 3}));  // the values do not enter their own derivative
+  const std::vector<double>&dq = gradients.at("dq").value, &dk = gradients.at("dk").value;
+  EXPECT_EQ(dq[0], 3);
+  EXPECT_TRUE(std::isnan(dq[1]) && std::isnan(dq[2]) && std::isnan(dk[1]));
+  EXPECT_EQ(dk[0], 18);
+  EXPECT_EQ(dk[2], 15);
+}
+
+TEST(Gradient, HasNoValueWhereADenominatorIsExactlyZero) {
+  const Operator& op = operator_named("linear", "masked");
+  Options options;
+  options.normalize = true;
+  Tensors fields{{"q", {{1, 1}, {0}}}, {"k", {{1, 1}, {1}}}, {"v", {{1, 1}, {3}}}, {"do", {{1, 1}, {1}}}};
+  const auto gradients =
+      evaluate_gradient(op, make_problem(fields, op.declaration(), options, "sample", Cotangents::required),
+                        {.exact = true})
+          .tensors;
+  EXPECT_EQ(gradients.at("dv").exact[0], "nan");
+  EXPECT_TRUE(std::isinf(gradients.at("dv").radius[0]));
+}
+
 TEST(Gradient, OfAClosedGateIsZeroAndFinite) {
   const Operator& op = operator_named("mamba2", "masked");
-  Tensors closed{{"q", {{2, 1}, {1, 2}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {3, 5}}}, {"do", {{2, 1}, {1, 1}}}, {"g", {{2}, {0, -std::numeric_limits<double>::infinity()}}}};
+  Tensors closed{{"q", {{2, 1}, {1, 2}}},
+                 {"k", {{2, 1}, {1, 1}}},
+                 {"v", {{2, 1}, {3, 5}}},
+                 {"do", {{2, 1}, {1, 1}}},
+                 {"g", {{2}, {0, -std::numeric_limits<double>::infinity()}}}};
   const auto problem = make_problem(closed, op.declaration(), {}, "sample", Cotangents::required);
   const auto gradients = evaluate_gradient(op, problem, {}).tensors;
   EXPECT_EQ(gradients.at("dg").value, (std::vector<double>{0, 0}));
@@ -173,9 +220,13 @@ TEST(Gradient, OfTheDecayIsTheDerivativeOfThePolynomial) {
   const Operator& op = operator_named("retention", "masked");  // o_2 = g^2 v_0 + g v_1 + v_2
   Options options;
   options.decay = Rational(1) / 3;
-  Tensors fields{{"q", {{3, 1}, {1, 1, 1}}}, {"k", {{3, 1}, {1, 1, 1}}}, {"v", {{3, 1}, {5, 7, 11}}}, {"do", {{3, 1}, {0, 0, 1}}}};
+  Tensors fields{{"q", {{3, 1}, {1, 1, 1}}},
+                 {"k", {{3, 1}, {1, 1, 1}}},
+                 {"v", {{3, 1}, {5, 7, 11}}},
+                 {"do", {{3, 1}, {0, 0, 1}}}};
   const auto problem = make_problem(fields, op.declaration(), options, "sample", Cotangents::required);
-  EXPECT_EQ(evaluate_gradient(op, problem, {.exact = true}).tensors.at("ddecay").exact[0], "31/3");  // 2/3 * 5 + 7
+  EXPECT_EQ(evaluate_gradient(op, problem, {.exact = true}).tensors.at("ddecay").exact[0],
+            "31/3");  // 2/3 * 5 + 7
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace attest {
 namespace {
 
-constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(),
+                 infinity = std::numeric_limits<double>::infinity();
 
 Rational distance(const Rational& exact, double value, double low) {
   return abs(Rational(exact - rational_from(value) - rational_from(low)));
@@ -23,7 +24,8 @@ class OracleOf : public testing::TestWithParam<const Operator*> {
   const Operator& op() const { return *GetParam(); }
   const Declaration& declaration() const { return op().declaration(); }
   Problem sample(const Options& options, std::uint64_t seed = 17) const {
-    return make_problem(sample_fields(declaration(), {.batch = 1, .tokens = 9}, seed), declaration(), options, "sample");
+    return make_problem(sample_fields(declaration(), {.batch = 1, .tokens = 9}, seed), declaration(), options,
+                        "sample");
   }
 };
 
@@ -41,7 +43,8 @@ TEST_P(OracleOf, IsWithinItsRadiusOfTheExactValueInEveryForm) {
       for (const auto& [name, tensor] : result.tensors)
         for (std::size_t i = 0; i < tensor.value.size(); ++i) {
           const Rational truth = *parse_rational(exact.tensors.at(name).exact[i]);
-          EXPECT_LE(distance(truth, tensor.value[i], tensor.low[i]), rational_from(tensor.radius[i])) << name << " " << i;
+          EXPECT_LE(distance(truth, tensor.value[i], tensor.low[i]), rational_from(tensor.radius[i]))
+              << name << " " << i;
           if (!bits) {
             EXPECT_LE(tensor.radius[i], std::ldexp(std::abs(tensor.value[i]), -100)) << name << " " << i;
           }
@@ -55,8 +58,10 @@ TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
     Tensors fields = clean;
     fields["v"].data[(3 * 2 + 1) * 3 + 2] = bad;  // token 3, head 1, column 2
     const Options options = sample_options(declaration());
-    const OracleResult expected = evaluate_oracle(op(), make_problem(clean, declaration(), options, "sample"), {});
-    const OracleResult result = evaluate_oracle(op(), make_problem(fields, declaration(), options, "sample"), {});
+    const OracleResult expected =
+        evaluate_oracle(op(), make_problem(clean, declaration(), options, "sample"), {});
+    const OracleResult result =
+        evaluate_oracle(op(), make_problem(fields, declaration(), options, "sample"), {});
     const OracleTensor &o = result.tensors.at("o"), &before = expected.tensors.at("o");
     for (std::size_t i = 0; i < o.value.size(); ++i) {
       const bool reached = i / 6 >= 3 && i % 6 == 5;
@@ -73,7 +78,8 @@ TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
 TEST_P(OracleOf, SaysThatAQueryOfNaNReachesItsOwnRowAtLeast) {
   Tensors fields = sample_fields(declaration(), {.tokens = 6}, 23);
   fields["q"].data[2 * 4] = nan_value;  // token 2, head 0
-  const OracleResult result = evaluate_oracle(op(), make_problem(fields, declaration(), sample_options(declaration()), "sample"), {});
+  const OracleResult result =
+      evaluate_oracle(op(), make_problem(fields, declaration(), sample_options(declaration()), "sample"), {});
   const OracleTensor& o = result.tensors.at("o");
   for (std::size_t i = 0; i < o.value.size(); ++i) {
     const std::size_t token = i / 6, head = i % 6 / 3;
@@ -105,7 +111,8 @@ TEST_P(OracleOf, HasAMagnitudeOfAtLeastTheValue) {
 }
 
 TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
-  const std::set<std::string> covered{"linear", "retention", "mamba2", "log_linear", "log_linear_mamba2", "hla2", "ahla", "hla3"};
+  const std::set<std::string> covered{"linear", "retention", "mamba2", "log_linear", "log_linear_mamba2",
+                                      "hla2",   "ahla",      "hla3"};
   const bool expected = covered.contains(declaration().name) && declaration().variant != "printed";
   for (const bool normalize : {false, true}) {
     Options options = sample_options(declaration(), normalize);
@@ -119,11 +126,13 @@ TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
       fields["g"].data[7] = -infinity;
     }
     const Problem problem = make_problem(fields, declaration(), options, "sample");
-    const OracleResult quick = evaluate_oracle(op(), problem, {.rows = {{0, 9}}, .double_double = true}), slow = evaluate_oracle(op(), problem, {.rows = {{0, 9}}});
+    const OracleResult quick = evaluate_oracle(op(), problem, {.rows = {{0, 9}}, .double_double = true}),
+                       slow = evaluate_oracle(op(), problem, {.rows = {{0, 9}}});
     EXPECT_EQ(quick.method == "double-double", expected) << quick.method;
     const OracleTensor &a = quick.tensors.at("o"), &b = slow.tensors.at("o");
     for (std::size_t i = 0; i < a.value.size(); ++i) {
-      const Rational apart = abs(Rational(rational_from(a.value[i]) + rational_from(a.low[i]) - rational_from(b.value[i]) - rational_from(b.low[i])));
+      const Rational apart = abs(Rational(rational_from(a.value[i]) + rational_from(a.low[i]) -
+                                          rational_from(b.value[i]) - rational_from(b.low[i])));
       EXPECT_LE(apart, rational_from(a.radius[i]) + rational_from(b.radius[i])) << i;
       EXPECT_LE(a.radius[i], std::ldexp(a.magnitude[i], -59) + 1e-300) << i;
       EXPECT_NEAR(a.magnitude[i], b.magnitude[i], 1e-9 * b.magnitude[i] + 1e-280) << i;
@@ -153,25 +162,32 @@ TEST(Oracle, GivesNoValueWhereTheDenominatorIsExactlyZero) {
 TEST(Oracle, RaisesThePrecisionUntilACancelledValueIsCertified) {
   const Operator& op = operator_named("linear", "masked");
   const double huge = std::ldexp(1.0, 500), tiny = std::ldexp(1.0, -500);
-  const Tensors fields{{"q", {{3, 1}, {1, 1, 1}}}, {"k", {{3, 1}, {huge, tiny, huge}}}, {"v", {{3, 1}, {1, 1, -1}}}};
+  const Tensors fields{
+      {"q", {{3, 1}, {1, 1, 1}}}, {"k", {{3, 1}, {huge, tiny, huge}}}, {"v", {{3, 1}, {1, 1, -1}}}};
   const OracleResult result = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {});
   EXPECT_EQ(result.tensors.at("o").value[2], tiny);
   EXPECT_GT(result.bits, first_bits);
-  const OracleResult fixed = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {.bits = 100});
+  const OracleResult fixed =
+      evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {.bits = 100});
   EXPECT_GT(fixed.tensors.at("o").radius[2], tiny);  // and too little precision says so
 }
 
 TEST(Oracle, TakesALogGateOfMinusInfinityAsZero) {
   const Operator& op = operator_named("mamba2", "masked");
-  Tensors fields{{"q", {{2, 1}, {1, 1}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {3, 5}}}, {"g", {{2}, {0, -infinity}}}};
-  const OracleTensor o = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
+  Tensors fields{{"q", {{2, 1}, {1, 1}}},
+                 {"k", {{2, 1}, {1, 1}}},
+                 {"v", {{2, 1}, {3, 5}}},
+                 {"g", {{2}, {0, -infinity}}}};
+  const OracleTensor o =
+      evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
   EXPECT_EQ(o.value, (std::vector<double>{3, 5}));
 }
 
 TEST(Oracle, SumsAbsoluteValuesForTheMagnitudeOfSoftmax) {
   const Operator& op = operator_named("softmax", "masked");
   const Tensors fields{{"q", {{2, 1}, {0, 0}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {4, -2}}}};
-  const OracleTensor o = evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
+  const OracleTensor o =
+      evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
   EXPECT_EQ(o.value, (std::vector<double>{4, 1}));
   EXPECT_EQ(o.magnitude, (std::vector<double>{4, 3}));
 }

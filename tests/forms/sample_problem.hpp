@@ -16,8 +16,8 @@ class Draw {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<Index>((state_ >> 33) % static_cast<std::uint64_t>(limit));
   }
-  double half() { return static_cast<double>(below(7) - 3) / 2; }     // -3/2 .. 3/2
-  double unit() { return static_cast<double>(below(5)) / 4; }         // 0 .. 1
+  double half() { return static_cast<double>(below(7) - 3) / 2; }  // -3/2 .. 3/2
+  double unit() { return static_cast<double>(below(5)) / 4; }      // 0 .. 1
   Tensor tensor(std::vector<Index> shape, double (Draw::*entry)()) {
     Tensor result{std::move(shape), {}};
     for (Index i = element_count(result.shape); i > 0; --i) result.data.push_back((this->*entry)());
