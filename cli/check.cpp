@@ -110,6 +110,7 @@ void add_shape(const std::string& shape, std::uint64_t seed, const Arguments& ar
     source.input.op = kernels[0]->op, source.input.variant = kernels[0]->variant;
     source.input.seed = seed;
     set_from_list(source.input, shape, "--shape");
+    if (!source.input.drawn()) throw BadInput("--shape " + in_quotes(shape) + ": input= is read, expected --input FILE or --case");
     source.input.variant = kernels[0]->variant;
     source.lengths = lengths_up_to(*source.input.tokens, arguments.whole || !source.input.packed.empty());
     plan.sources.push_back(std::move(source));
@@ -184,14 +185,7 @@ class Journal {
   void add(const Checked& checked) {
     CaseRecord record = to_record(checked);
     counts_.count(record.verdict);
-    std::string line = fmt::format("{:<9}  {:<40}  T={:<6}", verdict_words(record.verdict), record.kernel.name, checked.tokens);
-    if (const auto error = record.error.find("o"); error != record.error.end())
-      line += fmt::format("  error/bound {:<8}  power {:<5}", digits(error->second.ratio.max), percent(error->second.power));
-    if (!record.reason.empty()) line += "  " + record.reason;
-    while (line.back() == ' ') line.pop_back();
-    std::cout << line << '\n';
-    if (record.verdict == Verdict::fail || record.verdict == Verdict::suspect)
-      std::cout << "           replay: " << replay_line(*checked.kernel, checked.input) << '\n';
+    if (first_of_line_ < records_.cases.size() && records_.cases[first_of_line_].kernel.name != record.kernel.name) print_line();
     if (writer_) writer_->add(record);
     record.curve = thin_curve(record.curve);
     records_.cases.push_back(std::move(record));
@@ -200,6 +194,7 @@ class Journal {
   int finish() {
     counts_.finished = now();
     records_.end = counts_;
+    print_line();
     summarise_operators();
     if (writer_) {
       writer_->end(counts_.finished);
@@ -214,6 +209,26 @@ class Journal {
 
  private:
   std::filesystem::path folder() const { return arguments_.output; }
+
+  // One line for the cases of one kernel since the last line: the worst verdict, error over bound at each T, the reason.
+  void print_line() {
+    if (first_of_line_ == records_.cases.size()) return;
+    const CaseRecord* worst = &records_.cases[first_of_line_];
+    std::string lengths;
+    for (std::size_t i = first_of_line_; i < records_.cases.size(); ++i) {
+      const CaseRecord& record = records_.cases[i];
+      if (severity(record.verdict) > severity(worst->verdict)) worst = &record;
+      const auto error = record.error.find("o");
+      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0), error == record.error.end() ? "-" : digits(error->second.ratio.max));
+    }
+    first_of_line_ = records_.cases.size();
+    const auto error = worst->error.find("o");
+    const std::string power = error == worst->error.end() ? "" : "power " + percent(error->second.power);
+    std::string line = fmt::format("{:<9}  {:<38}  {} {:<11}  {}", verdict_words(worst->verdict), worst->kernel.name, lengths, power, worst->reason);
+    line.erase(line.find_last_not_of(' ') + 1);
+    std::cout << line << '\n';
+    if (severity(worst->verdict) >= severity(Verdict::suspect)) std::cout << "           replay: " << replay_of(*worst) << '\n';
+  }
 
   void summarise_operators() const {
     std::map<std::string, End> by_operator;
@@ -252,6 +267,7 @@ class Journal {
   const Arguments& arguments_;
   Records records_;
   End counts_;
+  std::size_t first_of_line_ = 0;
   std::unique_ptr<AtomicFile> json_;
   std::unique_ptr<RecordWriter> writer_;
 };

@@ -23,6 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double largest_radius_over_bound = power_of_two(-10);  // as judge() asks
+
 std::int64_t since(Clock::time_point start) { return std::chrono::nanoseconds(Clock::now() - start).count(); }
 
 // Rows of all slots under one another: the row of a slot's token, and back.
@@ -189,31 +191,46 @@ std::optional<Kernel> plain_kernel(const Operator& op, const Problem& problem, c
   return cpu_kernel(op, how, "plain", contract);
 }
 
-// The oracle for everybody who sees the same rounded inputs, of the longest length.
-struct SharedOracle {
-  Problem problem;  // rounded, all tokens
+// The oracle for everybody who sees the same rounded inputs, of the longest length: by certified double-double sums
+// where they exist, and by intervals as soon as somebody's bound asks for a smaller radius.
+class SharedOracle {
+ public:
+  SharedOracle(const Operator& op, Problem rounded, int threads) : problem(std::move(rounded)), op_(op), threads_(threads) {
+    evaluate(true);
+  }
+  // Whether there is a smaller radius now.
+  bool sharpen() {
+    if (sharp_) return false;
+    sharp_ = true;
+    evaluate(false);
+    return true;
+  }
+
+  const Problem problem;  // rounded, all tokens
   OracleResult result;
   std::int64_t nanoseconds = 0;
-};
 
-SharedOracle evaluate_shared(const Operator& op, Problem problem, int threads) {
-  SharedOracle shared;
-  shared.problem = std::move(problem);
-  OracleRequest request;
-  request.rows = {0, shared.problem.tokens};
-  request.threads = threads;
-  const auto start = Clock::now();
-  shared.result = evaluate_oracle(op, shared.problem, request);
-  shared.nanoseconds = since(start);
-  return shared;
-}
+ private:
+  void evaluate(bool double_double) {
+    OracleRequest request;
+    request.rows = {0, problem.tokens};
+    request.threads = threads_;
+    request.double_double = double_double;
+    const auto start = Clock::now();
+    result = evaluate_oracle(op_, problem, request);
+    nanoseconds += since(start);
+  }
+  const Operator& op_;
+  const int threads_;
+  bool sharp_ = false;
+};
 
 // Plain figures are the same for kernels of one input format and length: a little memory of the last ones.
 struct PlainCache {
   std::map<std::pair<std::string, Index>, Matrix<double>> outputs;
 };
 
-Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, const SharedOracle& oracle, Index tokens,
+Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, SharedOracle& oracle, Index tokens,
                      PlainCache& plain) {
   const auto start = Clock::now();
   Checked result;
@@ -245,6 +262,8 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   const Judging how{independent(input, kernel.contract), got.size()};
   if (got.size() == 0) return finish(Verdict::pass, "no tokens, nothing to compare");
   result.judgement = judge(got, expected, model, kernel.contract, how);
+  if (result.judgement.radius_over_bound > largest_radius_over_bound && oracle.sharpen())
+    return judge_kernel(kernel, op, input, oracle, tokens, plain);
   describe({got, expected.high, expected.low, model}, rows, problem, kernel.how, result);
   result.stages = mean_shares(model);
   std::vector<double> cancellation;
@@ -260,6 +279,17 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
         plain_o = rows.gather(plainly.outputs.at("o").data, tokens);
   if (plain_o.size() > 0) result.plain = judge(plain_o, expected, model, kernel.contract, how).grade;
   return finish(result.judgement.verdict, result.judgement.reason);
+}
+
+Format format_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return fp32;
+    case Dtype::f16: return fp16;
+    case Dtype::bf16: return bf16;
+    case Dtype::f8_e4m3: return fp8_e4m3;
+    case Dtype::f8_e5m2: return fp8_e5m2;
+    default: return fp64;
+  }
 }
 
 const Operator& operator_of(const Kernel& kernel) { return operator_named(kernel.op, kernel.variant); }
@@ -281,8 +311,7 @@ void ask_again(const Kernel& kernel, const Operator& op, Checked& result) {
   for (const char* attempt : {"again/1", "again/2"}) {
     Case fresh = result.input;
     fresh.seed = Random(result.input.seed, attempt).bits();
-    const SharedOracle oracle =
-        evaluate_shared(op, round_inputs(kernel.contract, draw_problem(fresh, op.declaration())), 1);
+    SharedOracle oracle(op, round_inputs(kernel.contract, draw_problem(fresh, op.declaration())), 1);
     PlainCache plain;
     const Checked second = judge_kernel(kernel, op, fresh, oracle, *fresh.tokens, plain);
     seeds += (seeds.empty() ? "" : " and ") + std::to_string(fresh.seed);
@@ -360,7 +389,7 @@ class Sequencer {
 };
 
 void perform(const Job& job, int oracle_threads, Sequencer& sequencer) {
-  const SharedOracle oracle = evaluate_shared(*job.op, job.rounded, oracle_threads);
+  SharedOracle oracle(*job.op, job.rounded, oracle_threads);
   PlainCache plain;
   for (const auto& [kernel, indices] : job.kernels)
     for (std::size_t l = 0; l < job.lengths.size(); ++l) {
@@ -384,7 +413,7 @@ void check(const std::vector<CheckSource>& sources, int threads, const CheckList
 
 Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem) {
   const Operator& op = operator_of(kernel);
-  const SharedOracle oracle = evaluate_shared(op, round_inputs(kernel.contract, problem), 0);
+  SharedOracle oracle(op, round_inputs(kernel.contract, problem), 0);
   PlainCache plain;
   Checked result = judge_kernel(kernel, op, input, oracle, problem.tokens, plain);
   ask_again(kernel, op, result);
@@ -414,10 +443,14 @@ Problem first_tokens(const Problem& problem, Index tokens) {
 
 Problem problem_of(const Case& input, const Declaration& declaration) {
   if (input.drawn()) return draw_problem(input, declaration);
-  Problem problem = load_problem(SafetensorsFile(input.input), declaration, input.options);
-  if (input.unit_keys) {
-    normalise_rows(problem.fields.at("q"));
-    normalise_rows(problem.fields.at("k"));
+  const SafetensorsFile file(input.input);
+  Problem problem = load_problem(file, declaration, input.options);
+  for (const char* name : {"q", "k"}) {
+    if (!input.unit_keys) break;
+    Tensor& rows = problem.fields.at(name);
+    normalise_rows(rows);
+    const Format format = format_of(file.info(name).dtype);
+    for (double& x : rows.data) x = round_to(format, x);
   }
   return first_tokens(problem, input.tokens.value_or(problem.tokens));
 }

@@ -65,7 +65,8 @@ void check(const std::vector<CheckSource>& sources, int threads, const CheckList
 // The single check: one kernel, one case.
 Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem);
 
-// The problem of a case: drawn, or read from its file, unit_keys applied, cut to T tokens. BadInput as load_problem.
+// The problem of a case: drawn, or read from its file, cut to T tokens. unit_keys: q and k of a file divided by their
+// l2 norm and rounded to the dtype that the file holds. BadInput as load_problem.
 Problem problem_of(const Case& input, const Declaration& declaration);
 Problem first_tokens(const Problem& problem, Index tokens);
 
