@@ -18,7 +18,7 @@ namespace attest {
 namespace {
 
 struct Arguments {
-  std::string op, variant = "masked", input, output, form = "direct", algebra, precision = "adaptive", rows,
+  std::string op, variant = "masked", input, output, form = "fastest", algebra, precision = "adaptive", rows,
                   json;
   std::vector<std::string> options;
   Index chunk = 16;

@@ -141,14 +141,14 @@ TEST(Ledger, PublishedClaimsHaveTheVerdictsThatAreExpected) {
 
 TEST(Ledger, EveryLawHolds) {
   for (const Entry& entry : decide_claims(claims_that(true), seeded(7)))
-    EXPECT_EQ(entry.decision.verdict, Verdict::holds) << entry.claim->id << ": " << summary(entry.decision);
+    EXPECT_EQ(entry.decision.verdict, ClaimVerdict::holds) << entry.claim->id << ": " << summary(entry.decision);
 }
 
 void expect_controls_refuted(bool laws) {
   for (const Claim* claim : claims_that(laws)) {
     ASSERT_FALSE(claim->controls.empty()) << claim->id << " has no control";
     for (const Control& control : claim->controls)
-      EXPECT_EQ(decide(control.statement, claim->id + "/" + control.name, seeded(3)).verdict, Verdict::refuted)
+      EXPECT_EQ(decide(control.statement, claim->id + "/" + control.name, seeded(3)).verdict, ClaimVerdict::refuted)
           << claim->id << ": the control survived: " << control.name;
   }
 }
@@ -194,7 +194,7 @@ TEST(Ledger, FailureProbabilityNeverExceedsTwoToTheMinusHundred) {
   for (const char* glob : {"hla.op4*", "hla3.thm7.2*", "hla3.maps.*", "lla.rank*", "law.gated_delta.masked.stream", "law.hla3.*.gradient"})
     for (const Entry& entry : decide_claims(claims_matching(glob), seeded(5)))
       for (const Decision* decision : {&entry.decision, entry.corrected ? &*entry.corrected : nullptr})
-        if (decision && decision->verdict == Verdict::holds) {
+        if (decision && decision->verdict == ClaimVerdict::holds) {
           EXPECT_LE(decision->log2_failure, -100) << entry.claim->id;
         }
 }
