@@ -104,11 +104,12 @@ double coarsest_unit(const Contract& c) {
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser) {
   const Units units(contract);
-  if (!is_finite(head)) {
+  const bool finite = is_finite(head);
+  if (!finite || head.tokens() == 0) {
     ErrorModel model;
     const Index columns = head.v.cols() - (normaliser.divide ? 1 : 0);
     model.deterministic = model.accumulation = model.variance = zeros<double>(head.tokens(), columns);
-    model.undecided = true, model.reason = "no error model: an input is not finite";
+    model.undecided = !finite, model.reason = finite ? "" : "no error model: an input is not finite";
     return model;
   }
   const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
