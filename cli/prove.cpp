@@ -46,10 +46,10 @@ std::string table(const std::vector<Entry>& entries) {
   const int columns = static_cast<int>(width);
   std::string text = line_of("claim", "verdict", "corrected", "evidence", columns);
   for (const Entry& entry : entries) {
-    text += line_of(entry.claim->id, verdict_name(entry.decision.verdict),
-                    entry.corrected ? verdict_name(entry.corrected->verdict) : "", summary(entry.decision), columns);
+    text += line_of(entry.claim->id, finding_name(entry.decision.verdict),
+                    entry.corrected ? finding_name(entry.corrected->verdict) : "", summary(entry.decision), columns);
     for (const auto& control : entry.controls)
-      text += line_of("  control: " + control.name, verdict_name(control.decision.verdict), "", summary(control.decision), columns);
+      text += line_of("  control: " + control.name, finding_name(control.decision.verdict), "", summary(control.decision), columns);
   }
   return text;
 }
@@ -58,9 +58,9 @@ std::string table(const std::vector<Entry>& entries) {
 std::string totals(const std::vector<Entry>& entries, double seconds) {
   std::size_t holds = 0, refuted = 0, undecided = 0, survivors = 0, controls = 0;
   for (const Entry& entry : entries) {
-    holds += entry.decision.verdict == ClaimVerdict::holds, refuted += entry.decision.verdict == ClaimVerdict::refuted;
+    holds += entry.decision.verdict == Finding::holds, refuted += entry.decision.verdict == Finding::refuted;
     undecided += !entry.decided();
-    for (const auto& control : entry.controls) ++controls, survivors += control.decision.verdict != ClaimVerdict::refuted;
+    for (const auto& control : entry.controls) ++controls, survivors += control.decision.verdict != Finding::refuted;
   }
   std::string text = fmt::format("{} claims in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(), seconds, holds, refuted, undecided);
   if (controls > 0) text += fmt::format("; {} controls, {} survived", controls, survivors);
@@ -76,6 +76,8 @@ int prove(const Arguments& arguments) {
   LedgerOptions options;
   options.seed = arguments.seed ? *arguments.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
   options.trials = arguments.trials, options.threads = arguments.threads, options.controls = arguments.controls;
+  std::optional<AtomicFile> file;  // opened first: an unwritable path is told before the work
+  if (!arguments.json.empty()) file.emplace(arguments.json);
   if (!arguments.seed) std::cout << "seed " << options.seed << '\n';
   const auto start = std::chrono::steady_clock::now();
   auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -87,12 +89,15 @@ int prove(const Arguments& arguments) {
     };
   const auto entries = decide_claims(claims, options);
   if (watched) std::cerr << "\r\033[K" << std::flush;
-  if (!arguments.json.empty()) write_file_atomically(arguments.json, ledger_json(entries, options.seed).dump(1) + "\n");
+  if (file) {
+    file->write(ledger_json(entries, options.seed).dump(1) + "\n");
+    file->commit();
+  }
   std::cout << table(entries) << totals(entries, elapsed());
   for (const Entry& entry : entries) {
     if (!entry.decided()) return 1;
     for (const auto& control : entry.controls)
-      if (control.decision.verdict != ClaimVerdict::refuted) return 1;
+      if (control.decision.verdict != Finding::refuted) return 1;
   }
   return 0;
 }

@@ -10,8 +10,8 @@
 
 namespace attest {
 
-enum class ClaimVerdict { holds, refuted, undecided };
-const char* verdict_name(ClaimVerdict verdict);
+enum class Finding { holds, refuted, undecided };
+const char* finding_name(Finding verdict);
 
 struct EngineOptions {
   std::uint64_t seed = 0;
@@ -26,7 +26,7 @@ struct Counterexample {
 };
 
 struct Decision {
-  ClaimVerdict verdict = ClaimVerdict::undecided;
+  Finding verdict = Finding::undecided;
   std::int64_t field_instances = 0, rational_instances = 0;
   std::size_t shapes = 0;
   Shape smallest, largest;   // over the shapes, axis by axis
