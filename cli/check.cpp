@@ -224,7 +224,7 @@ class Journal {
     first_of_line_ = records_.cases.size();
     const auto error = worst->error.find("o");
     const std::string power = error == worst->error.end() ? "" : "power " + percent(error->second.power);
-    std::string line = fmt::format("{:<9}  {:<38}  {} {:<11}  {}", verdict_words(worst->verdict), worst->kernel.name, lengths, power, worst->reason);
+    std::string line = fmt::format("{:<9}  {:<43}  {} {:<11}  {}", verdict_words(worst->verdict), worst->kernel.name, lengths, power, worst->reason);
     line.erase(line.find_last_not_of(' ') + 1);
     std::cout << line << '\n';
     if (severity(worst->verdict) >= severity(Verdict::suspect)) std::cout << "           replay: " << replay_of(*worst) << '\n';
