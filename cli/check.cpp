@@ -139,11 +139,7 @@ std::uint64_t drawn_seed() {
 Run describe_run(const Arguments& arguments, std::uint64_t seed) {
   Run run;
   run.command = arguments.command, run.seed = seed;
-#ifdef ATTEST_COMMIT
-  run.commit = ATTEST_COMMIT;
-#endif
-  run.compiler = fmt::format("g++ {}", __VERSION__);
-  run.flags = "-O2 -ffp-contract=off -fno-fast-math";
+  run.commit = ATTEST_COMMIT, run.compiler = ATTEST_COMPILER, run.flags = ATTEST_COMPILE_FLAGS;
   run.libraries = {{"attest", ATTEST_VERSION}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
   run.started = now();
   return run;

@@ -176,21 +176,31 @@ std::string problem(const KernelSummary& kernel) {
   return html + "</article>\n";
 }
 
+std::string cards(const std::vector<const KernelSummary*>& kernels) {
+  std::string html;
+  for (std::size_t i = 0; i < std::min(kernels.size(), most_problems); ++i) html += problem(*kernels[i]);
+  if (kernels.size() > most_problems)
+    html += fmt::format("<p>{} more kernels; the tables below name them.</p>\n", kernels.size() - most_problems);
+  return html;
+}
+
+// Failures stand open; what could not be decided is one line until it is asked for.
 std::string problems(const std::vector<KernelSummary>& kernels) {
-  std::vector<const KernelSummary*> wrong;
+  std::vector<const KernelSummary*> wrong, undecided;
   for (const auto& kernel : kernels)
-    if (severity(kernel.verdict) > 1) wrong.push_back(&kernel);
-  if (wrong.empty()) return "";
+    if (kernel.verdict == Verdict::undecided) undecided.push_back(&kernel);
+    else if (severity(kernel.verdict) > severity(Verdict::undecided)) wrong.push_back(&kernel);
+  if (wrong.empty() && undecided.empty()) return "";
   std::stable_sort(wrong.begin(), wrong.end(),
                    [](auto* a, auto* b) { return severity(a->verdict) > severity(b->verdict); });
   std::string html =
       "<section id=\"problems\">\n<h2>What did not pass</h2>\n<p class=\"soft\">One case of each kernel, the "
-      "worst first; the "
-      "line at the bottom of a card repeats it.</p>\n";
-  for (std::size_t i = 0; i < std::min(wrong.size(), most_problems); ++i) html += problem(*wrong[i]);
-  if (wrong.size() > most_problems)
-    html += fmt::format("<p>{} more kernels did not pass; the tables below name them.</p>\n",
-                        wrong.size() - most_problems);
+      "worst first; the line at the bottom of a card repeats it.</p>\n" +
+      cards(wrong);
+  if (!undecided.empty())
+    html += fmt::format("<details><summary>{} kernel{} undecided: nothing was found wrong, and the reason why that proves "
+                        "nothing</summary>\n{}</details>\n",
+                        undecided.size(), undecided.size() == 1 ? "" : "s", cards(undecided));
   return html + "</section>\n";
 }
 
