@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,20 +33,29 @@ std::optional<Index> whole_number(std::string_view text) {
   return std::stoll(std::string(text));
 }
 
-Evaluation evaluation_of(const Arguments& arguments, const Declaration& declaration, const Problem& problem) {
-  if (arguments.form == "fastest") return fastest_form(declaration, problem);
-  const std::optional<Form> form = form_named(arguments.form);
-  if (!form)
-    throw BadInput(fmt::format("form {}: unknown, expected of: direct, stream, scan, chunk, fastest",
-                               in_quotes(arguments.form)));
-  Evaluation how{*form, arguments.chunk, 0};
-  if (arguments.algebra.empty()) return how;
+std::optional<int> algebra_of(const Arguments& arguments, const Declaration& declaration) {
+  if (arguments.algebra.empty()) return std::nullopt;
   const auto& names = declaration.algebras;
   const auto found = std::find(names.begin(), names.end(), arguments.algebra);
   if (found == names.end())
     throw BadInput(fmt::format("algebra {}: {} has none of that name, expected of: {}",
                                in_quotes(arguments.algebra), declaration.name, fmt::join(names, ", ")));
-  how.algebra = static_cast<int>(found - names.begin());
+  return static_cast<int>(found - names.begin());
+}
+
+Evaluation evaluation_of(const Arguments& arguments, const Declaration& declaration, const Problem& problem) {
+  const std::optional<int> algebra = algebra_of(arguments, declaration);
+  Evaluation how;
+  if (arguments.form == "fastest") {
+    how = fastest_form(declaration, problem);
+  } else {
+    const std::optional<Form> form = form_named(arguments.form);
+    if (!form)
+      throw BadInput(fmt::format("form {}: unknown, expected of: direct, stream, scan, chunk, fastest",
+                                 in_quotes(arguments.form)));
+    how = {*form, arguments.chunk, 0};
+  }
+  how.algebra = algebra.value_or(how.algebra);
   return how;
 }
 
@@ -136,6 +146,25 @@ nlohmann::json json_of(const OracleResult& result, const std::map<std::string, s
   return document;
 }
 
+// Two names of one file would have the second writer destroy what the first one holds.
+void refuse_same_file(const char* option, const std::string& path, const char* other_option, const std::string& other) {
+  std::error_code missing;
+  if (path.empty() || !(path == other || std::filesystem::equivalent(path, other, missing))) return;
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return;  // /dev/stdout, a pipe
+  throw BadInput(fmt::format("--{} {}: the same file as --{}, expected another", option, in_quotes(path), other_option));
+}
+
+// What was computed, for eyes: shapes that were read another way than they were meant show here.
+void print_summary(const Arguments& arguments, const Declaration& declaration, const Problem& problem,
+                   const OracleResult& result) {
+  const bool decay_field = declaration.decay && problem.field("decay") != nullptr;
+  std::string options = to_text(problem.options);
+  if (decay_field) options += std::string(options.empty() ? "" : " ") + "decay per head from the file";
+  fmt::print("{} {} by {}: B={} T={} H={} d={} dv={}{}{} -> {}\n", declaration.name, declaration.variant,
+             form_name(result.how.form), problem.batch, problem.tokens, problem.heads, problem.key_dim,
+             problem.value_dim, options.empty() ? "" : ", ", options, printable(arguments.output, 200));
+}
+
 void write_reference(const Arguments& arguments) {
   const Operator& op = operator_named(arguments.op, arguments.variant);
   const Declaration& declaration = op.declaration();
@@ -145,6 +174,9 @@ void write_reference(const Arguments& arguments) {
                                        arguments.gradient ? Cotangents::required : Cotangents::unused);
   const OracleRequest request = request_of(arguments, declaration, problem);
   check_form(declaration, problem, *request.how);
+  refuse_same_file("output", arguments.output, "input", arguments.input);
+  refuse_same_file("json", arguments.json, "input", arguments.input);
+  refuse_same_file("json", arguments.json, "output", arguments.output);
   AtomicFile output(arguments.output);
   std::optional<AtomicFile> json;
   if (!arguments.json.empty()) json.emplace(arguments.json);
@@ -158,6 +190,7 @@ void write_reference(const Arguments& arguments) {
   if (json) json->write(json_of(result, metadata).dump(1) + "\n");
   output.commit();
   if (json) json->commit();
+  if (!arguments.output.starts_with("/dev/")) print_summary(arguments, declaration, problem, result);
   if (!problem.ignored.empty())
     std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name,
                              fmt::join(problem.ignored, ", "));
@@ -180,7 +213,7 @@ void add_reference(CLI::App& app, int&) {
                    "gradient; shapes are always [B,T,H,D]")
       ->required();
   command->add_option("--variant", arguments->variant, "masked, unmasked or printed")->capture_default_str();
-  command->add_option("--form", arguments->form, "direct, stream, scan, chunk, or fastest")
+  command->add_option("--form", arguments->form, "direct, stream, scan, chunk, or fastest (the default): one exact value, by different routes")
       ->capture_default_str();
   command->add_option("--chunk", arguments->chunk, "width of --form chunk")->capture_default_str();
   command->add_option("--algebra", arguments->algebra,

@@ -364,7 +364,8 @@ TEST_F(ReferenceCommand, WritesValueRestRadiusMagnitudeStatesAndMetadata) {
                                                     {"options", "decay=3/4 epsilon=1/10 normalize=true"},
                                                     {"precision", "adaptive"},
                                                     {"method", "mpfi-192"},
-                                                    {"form", "direct"}};
+                                                    {"form", "chunk"},
+                                                    {"chunk", "16"}};
   EXPECT_EQ(file.metadata(), expected);
 }
 

@@ -26,11 +26,11 @@ struct Shape {
   double ratio, ulp, growth;  // at T = 256, and the power of T with which the ratio grows
 };
 
-constexpr const char* fp32 =
+constexpr const char* contract_fp32 =
     "input=fp32 product=fp32 accumulate=fp32 intermediate=fp32 state=fp32 exp=2ulp output=fp32";
-constexpr const char* bf16 =
+constexpr const char* contract_bf16 =
     "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp32 exp=2ulp output=bf16";
-constexpr const char* bf16_state =
+constexpr const char* contract_bf16_state =
     "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=bf16 exp=2ulp output=bf16";
 
 CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) {
@@ -79,7 +79,7 @@ CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) 
 
 CaseRecord failing_case() {
   CaseRecord r =
-      sample_case({"gated_delta", "masked", "chunk c=64", bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
+      sample_case({"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
   r.verdict = Verdict::fail;
   r.reason = "error above the bound on 1984 of 131072 elements: the carry between chunks loses its decay";
   for (auto& p : r.curve)
@@ -114,7 +114,7 @@ CaseRecord nan_case() {
 
 CaseRecord not_run_case() {
   CaseRecord r;
-  r.kernel = {"cuda.hla2.chunk.bf16", "registered", "hla2", "masked", "chunk c=64 algebra=direct", bf16, ""};
+  r.kernel = {"cuda.hla2.chunk.bf16", "registered", "hla2", "masked", "chunk c=64 algebra=direct", contract_bf16, ""};
   r.case_line = "op=hla2 variant=masked T=1024 d=64 dv=64 H=2 recipe=normal seed=20261129";
   r.verdict = Verdict::not_run;
   r.reason = "no GPU";
@@ -148,20 +148,20 @@ Records empty_records() { return records_of({}); }
 Records sample_records() {
   std::vector<CaseRecord> cases;
   const Shape shapes[] = {
-      {"hla2", "masked", "stream algebra=direct", fp32, "fp32", 0.11, 0.9, 0.02},
-      {"hla2", "masked", "stream algebra=difference", fp32, "fp32", 0.16, 41, 0.05},
-      {"hla2", "masked", "chunk c=64 algebra=direct", fp32, "fp32", 0.13, 1.0, 0.02},
-      {"hla2", "masked", "chunk c=64 algebra=difference", fp32, "fp32", 0.19, 35, 0.05},
-      {"hla2", "masked", "stream algebra=direct", bf16, "bf16", 0.22, 1.4, 0.04},
-      {"hla2", "masked", "stream algebra=difference", bf16, "bf16", 0.31, 77, 0.1},
-      {"hla2", "masked", "chunk c=64 algebra=direct", bf16, "bf16", 0.24, 1.5, 0.04},
-      {"hla2", "masked", "chunk c=64 algebra=direct", bf16_state, "bf16_state", 0.38, 6.2, 0.12},
-      {"hla2", "printed", "stream", fp32, "fp32", 0.12, 1.1, 0.02},
-      {"log_linear_mamba2", "masked", "stream", fp32, "fp32", 0.08, 0.7, 0.01},
-      {"log_linear_mamba2", "masked", "scan", fp32, "fp32", 0.07, 0.6, 0.0},
-      {"log_linear_mamba2", "masked", "chunk c=64", bf16, "bf16", 0.21, 1.2, 0.02},
-      {"gated_delta", "masked", "stream", fp32, "fp32", 0.28, 2.2, 0.08},
-      {"gated_delta", "masked", "chunk c=64", bf16, "bf16", 0.4, 2.9, 0.1},
+      {"hla2", "masked", "stream algebra=direct", contract_fp32, "fp32", 0.11, 0.9, 0.02},
+      {"hla2", "masked", "stream algebra=difference", contract_fp32, "fp32", 0.16, 41, 0.05},
+      {"hla2", "masked", "chunk c=64 algebra=direct", contract_fp32, "fp32", 0.13, 1.0, 0.02},
+      {"hla2", "masked", "chunk c=64 algebra=difference", contract_fp32, "fp32", 0.19, 35, 0.05},
+      {"hla2", "masked", "stream algebra=direct", contract_bf16, "bf16", 0.22, 1.4, 0.04},
+      {"hla2", "masked", "stream algebra=difference", contract_bf16, "bf16", 0.31, 77, 0.1},
+      {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16, "bf16", 0.24, 1.5, 0.04},
+      {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16_state, "bf16_state", 0.38, 6.2, 0.12},
+      {"hla2", "printed", "stream", contract_fp32, "fp32", 0.12, 1.1, 0.02},
+      {"log_linear_mamba2", "masked", "stream", contract_fp32, "fp32", 0.08, 0.7, 0.01},
+      {"log_linear_mamba2", "masked", "scan", contract_fp32, "fp32", 0.07, 0.6, 0.0},
+      {"log_linear_mamba2", "masked", "chunk c=64", contract_bf16, "bf16", 0.21, 1.2, 0.02},
+      {"gated_delta", "masked", "stream", contract_fp32, "fp32", 0.28, 2.2, 0.08},
+      {"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16", 0.4, 2.9, 0.1},
   };
   std::uint64_t salt = 0;
   for (const auto& shape : shapes)
@@ -169,7 +169,7 @@ Records sample_records() {
   cases[1].error["o"] = {};  // exact: all zeros
   for (auto& p : cases[1].curve) p.ratio_max = p.error_max = 0;
   auto suspect = sample_case(
-      {"log_linear_mamba2", "masked", "chunk c=32", bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256, 71);
+      {"log_linear_mamba2", "masked", "chunk c=32", contract_bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256, 71);
   suspect.verdict = Verdict::suspect;
   suspect.reason =
       "error between the statistical and the deterministic bound on 3 elements; run again with fresh seeds";
@@ -179,14 +179,14 @@ Records sample_records() {
   cases.push_back(not_run_case());
   cases.back().error.clear();
   auto gradients =
-      sample_case({"gated_delta", "masked", "stream", fp32, "fp32.backward", 0.2, 2, 0.05}, 256, 31);
+      sample_case({"gated_delta", "masked", "stream", contract_fp32, "fp32.backward", 0.2, 2, 0.05}, 256, 31);
   gradients.error["dk"] = {{{0.1, 0.3, 0.64}, {0.5, 2.5, 9.0}}, 0.91};
   cases.push_back(gradients);
   return records_of(std::move(cases));
 }
 
 CaseRecord hostile_case() {
-  CaseRecord r = sample_case({"hla2", "masked", "stream", fp32, "fp32", 0.2, 1, 0.1}, 64, 3);
+  CaseRecord r = sample_case({"hla2", "masked", "stream", contract_fp32, "fp32", 0.2, 1, 0.1}, 64, 3);
   const std::string evil =
       "<script>alert(1)</script>\"' onload='x' `touch gnuplot_was_here` $(id) | & ]]> \\ \x01\xff\u202E "
       "[a](javascript:b) {x}\n";
