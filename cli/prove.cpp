@@ -27,14 +27,17 @@ std::vector<const Claim*> chosen(const std::vector<std::string>& globs) {
   std::vector<const Claim*> claims;
   for (const std::string& glob : globs) {
     const auto found = claims_matching(glob);
-    if (found.empty()) throw BadInput("--claim " + in_quotes(glob) + ": no claim has such an id, expected a glob over the ids of attest prove --list");
+    if (found.empty())
+      throw BadInput("--claim " + in_quotes(glob) +
+                     ": no claim has such an id, expected a glob over the ids of attest prove --list");
     for (const Claim* claim : found)
       if (std::find(claims.begin(), claims.end(), claim) == claims.end()) claims.push_back(claim);
   }
   return claims;
 }
 
-std::string line_of(const std::string& id, const std::string& verdict, const std::string& corrected, const std::string& evidence, int width) {
+std::string line_of(const std::string& id, const std::string& verdict, const std::string& corrected,
+                    const std::string& evidence, int width) {
   std::string line = fmt::format("{:<{}}  {:<9}  {:<9}  {}", id, width, verdict, corrected, evidence);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
@@ -47,9 +50,11 @@ std::string table(const std::vector<Entry>& entries) {
   std::string text = line_of("claim", "verdict", "corrected", "evidence", columns);
   for (const Entry& entry : entries) {
     text += line_of(entry.claim->id, finding_name(entry.decision.verdict),
-                    entry.corrected ? finding_name(entry.corrected->verdict) : "", summary(entry.decision), columns);
+                    entry.corrected ? finding_name(entry.corrected->verdict) : "", summary(entry.decision),
+                    columns);
     for (const auto& control : entry.controls)
-      text += line_of("  control: " + control.name, finding_name(control.decision.verdict), "", summary(control.decision), columns);
+      text += line_of("  control: " + control.name, finding_name(control.decision.verdict), "",
+                      summary(control.decision), columns);
   }
   return text;
 }
@@ -60,9 +65,11 @@ std::string totals(const std::vector<Entry>& entries, double seconds) {
   for (const Entry& entry : entries) {
     holds += entry.decision.verdict == Finding::holds, refuted += entry.decision.verdict == Finding::refuted;
     undecided += !entry.decided();
-    for (const auto& control : entry.controls) ++controls, survivors += control.decision.verdict != Finding::refuted;
+    for (const auto& control : entry.controls)
+      ++controls, survivors += control.decision.verdict != Finding::refuted;
   }
-  std::string text = fmt::format("{} claims in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(), seconds, holds, refuted, undecided);
+  std::string text = fmt::format("{} claims in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(),
+                                 seconds, holds, refuted, undecided);
   if (controls > 0) text += fmt::format("; {} controls, {} survived", controls, survivors);
   return text + '\n';
 }
@@ -74,18 +81,23 @@ int prove(const Arguments& arguments) {
     return 0;
   }
   LedgerOptions options;
-  options.seed = arguments.seed ? *arguments.seed : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
-  options.trials = arguments.trials, options.threads = arguments.threads, options.controls = arguments.controls;
+  options.seed = arguments.seed ? *arguments.seed
+                                : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+  options.trials = arguments.trials, options.threads = arguments.threads,
+  options.controls = arguments.controls;
   std::optional<AtomicFile> file;  // opened first: an unwritable path is told before the work
   if (!arguments.json.empty()) file.emplace(arguments.json);
   if (!arguments.seed) std::cout << "seed " << options.seed << '\n';
   const auto start = std::chrono::steady_clock::now();
-  auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   const bool watched = isatty(STDERR_FILENO) != 0;
   if (watched)
     options.progress = [&](std::size_t done, std::size_t of, const Claim& last) {
       const double left = elapsed() / static_cast<double>(done) * static_cast<double>(of - done);
-      std::cerr << fmt::format("\r\033[K{}/{}, about {:.0f} s left: {}", done, of, left, last.id) << std::flush;
+      std::cerr << fmt::format("\r\033[K{}/{}, about {:.0f} s left: {}", done, of, left, last.id)
+                << std::flush;
     };
   const auto entries = decide_claims(claims, options);
   if (watched) std::cerr << "\r\033[K" << std::flush;
@@ -105,18 +117,28 @@ int prove(const Arguments& arguments) {
 }  // namespace
 
 void add_prove(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("prove", "decide the published claims and the laws of every operator, by exact computation");
+  auto* command = app.add_subcommand(
+      "prove", "decide the published claims and the laws of every operator, by exact computation");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--claim", arguments->globs, "glob over claim ids (repeatable), all by default")->capture_default_str();
-  command->add_option("--trials", arguments->trials, "random instances of each shape over the prime field, at least 2")
+  command->add_option("--claim", arguments->globs, "glob over claim ids (repeatable), all by default")
+      ->capture_default_str();
+  command
+      ->add_option("--trials", arguments->trials,
+                   "random instances of each shape over the prime field, at least 2")
       ->check(CLI::Range(2, 10000))
       ->capture_default_str();
-  command->add_option("--seed", arguments->seed, "seed of the random instances; drawn and printed by default");
+  command->add_option("--seed", arguments->seed,
+                      "seed of the random instances; drawn and printed by default");
   command->add_option("--json", arguments->json, "write the ledger to this file");
-  command->add_option("--threads", arguments->threads, "threads, 0: as many as the machine has")->check(CLI::Range(0, 1024))->capture_default_str();
-  command->add_flag("--controls", arguments->controls, "decide the broken twin of every claim too: each must be refuted");
+  command->add_option("--threads", arguments->threads, "threads, 0: as many as the machine has")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag("--controls", arguments->controls,
+                    "decide the broken twin of every claim too: each must be refuted");
   command->add_flag("--list", arguments->list, "print ids and statements, decide nothing");
-  command->footer("Exit code 0: every claim decided, whatever the verdicts; 1 otherwise.\nExample: attest prove --claim 'hla.*' --seed 1 --json claims.json");
+  command->footer(
+      "Exit code 0: every claim decided, whatever the verdicts; 1 otherwise.\nExample: attest prove --claim "
+      "'hla.*' --seed 1 --json claims.json");
   command->callback([arguments, &exit_code] { exit_code = prove(*arguments); });
 }
 

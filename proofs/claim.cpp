@@ -24,7 +24,8 @@ std::vector<Shape> all_shapes(Index max_tokens, Index max_dim) {
   std::vector<Shape> shapes;
   for (Index tokens = 0; tokens <= max_tokens; ++tokens)
     for (Index key_dim = 1; key_dim <= max_dim; ++key_dim)
-      for (Index value_dim = 1; value_dim <= max_dim; ++value_dim) shapes.push_back({tokens, key_dim, value_dim, 0});
+      for (Index value_dim = 1; value_dim <= max_dim; ++value_dim)
+        shapes.push_back({tokens, key_dim, value_dim, 0});
   return shapes;
 }
 

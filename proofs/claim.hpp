@@ -44,7 +44,8 @@ class Inputs {
   // The fields under their public names; "initial.X" and "initial.X.level" are moments, decay and ridge scalars.
   Head<S> head(const Shape& shape) const {
     Head<S> head;
-    head.q = matrix("q"), head.k = matrix("k"), head.v = matrix("v"), head.level_scales = matrix("level_scales");
+    head.q = matrix("q"), head.k = matrix("k"), head.v = matrix("v"),
+    head.level_scales = matrix("level_scales");
     head.alpha = column("alpha"), head.beta = column("beta");
     if (has("decay")) head.decay = scalar("decay");
     if (has("ridge")) head.ridge = scalar("ridge");
@@ -95,15 +96,17 @@ Index largest_degree(const Comparisons<Degree>& comparisons);
 
 // sides: a generic callable (const Shape&, const Inputs<S>&) -> Comparisons<S>.
 template <class F>
-Statement state(std::string text, std::vector<Shape> shapes, std::function<Fields(const Shape&)> fields, F sides) {
-  return {std::move(text), std::move(shapes), fields, sides, sides,
-          [fields, sides](const Shape& shape) { return largest_degree(sides(shape, degree_inputs(fields(shape)))); }};
+Statement state(std::string text, std::vector<Shape> shapes, std::function<Fields(const Shape&)> fields,
+                F sides) {
+  return {std::move(text), std::move(shapes), fields, sides, sides, [fields, sides](const Shape& shape) {
+            return largest_degree(sides(shape, degree_inputs(fields(shape))));
+          }};
 }
 
 // The same with a degree bound of its own, for sides that do not evaluate over Degree.
 template <class F>
-Statement state(std::string text, std::vector<Shape> shapes, std::function<Fields(const Shape&)> fields, F sides,
-                std::function<Index(const Shape&)> degree) {
+Statement state(std::string text, std::vector<Shape> shapes, std::function<Fields(const Shape&)> fields,
+                F sides, std::function<Index(const Shape&)> degree) {
   return {std::move(text), std::move(shapes), std::move(fields), sides, sides, std::move(degree)};
 }
 

@@ -43,7 +43,8 @@ std::uint64_t mix(std::uint64_t x) {  // splitmix64, Steele et al. 2014
   return x ^ (x >> 31);
 }
 
-std::uint64_t seed_of(std::uint64_t seed, const std::string& name, const Shape& shape, std::uint64_t instance) {
+std::uint64_t seed_of(std::uint64_t seed, const std::string& name, const Shape& shape,
+                      std::uint64_t instance) {
   std::uint64_t state = mix(seed);
   for (const char c : name) state = mix(state ^ static_cast<unsigned char>(c));
   for (const Index axis : {shape.tokens, shape.key_dim, shape.value_dim, shape.position})
@@ -57,7 +58,8 @@ Inputs<PrimeField> field_inputs(const Fields& fields, std::uint64_t seed) {
   std::uint64_t counter = 0;
   auto draw = [&] {
     for (;;)
-      if (const std::uint64_t bits = mix(seed + 0x632be59bd9b4e019u * ++counter) >> 3; bits != PrimeField::modulus)
+      if (const std::uint64_t bits = mix(seed + 0x632be59bd9b4e019u * ++counter) >> 3;
+          bits != PrimeField::modulus)
         return PrimeField::from_residue(bits);
   };
   for (const Field& field : fields) {
@@ -71,7 +73,8 @@ Inputs<PrimeField> field_inputs(const Fields& fields, std::uint64_t seed) {
 // Ranks drawn by RapidCheck, small and sparse or larger by `size`, shrunk entry by entry to the simplest value.
 rc::Gen<Ranks> ranks_for(const Fields& fields) {
   std::vector<Domain> domains;
-  for (const Field& field : fields) domains.insert(domains.end(), static_cast<std::size_t>(field.rows * field.cols), field.domain);
+  for (const Field& field : fields)
+    domains.insert(domains.end(), static_cast<std::size_t>(field.rows * field.cols), field.domain);
   return rc::Gen<Ranks>([domains](const rc::Random& random, int size) {
     rc::Random source(random);
     Ranks ranks;
@@ -93,8 +96,12 @@ rc::Gen<Ranks> ranks_for(const Fields& fields) {
 
 class Search {
  public:
-  Search(const Statement& statement, const std::string& name, const EngineOptions& options, const Shape& shape)
-      : statement_(statement), shape_(shape), fields_(statement.fields(shape)), generator_(ranks_for(fields_)),
+  Search(const Statement& statement, const std::string& name, const EngineOptions& options,
+         const Shape& shape)
+      : statement_(statement),
+        shape_(shape),
+        fields_(statement.fields(shape)),
+        generator_(ranks_for(fields_)),
         random_(seed_of(options.seed, name, shape, 0x51)) {}
 
   bool fails(const Ranks& ranks) const {
@@ -165,7 +172,8 @@ std::map<Index, Index> degrees_by_tokens(const Statement& statement) {
   std::map<Index, Shape> widest;
   for (const Shape& shape : statement.shapes) {
     Shape& wide = widest.try_emplace(shape.tokens, shape).first->second;
-    wide.key_dim = std::max(wide.key_dim, shape.key_dim), wide.value_dim = std::max(wide.value_dim, shape.value_dim);
+    wide.key_dim = std::max(wide.key_dim, shape.key_dim),
+    wide.value_dim = std::max(wide.value_dim, shape.value_dim);
     wide.position = std::max(wide.position, shape.position);
   }
   std::map<Index, Index> degrees;
@@ -175,7 +183,7 @@ std::map<Index, Index> degrees_by_tokens(const Statement& statement) {
 
 void widen(Decision& decision, const Shape& shape) {
   if (decision.shapes++ == 0) decision.smallest = decision.largest = shape;
-  auto stretch = [&](Index Shape::* axis) {
+  auto stretch = [&](Index Shape::*axis) {
     decision.smallest.*axis = std::min(decision.smallest.*axis, shape.*axis);
     decision.largest.*axis = std::max(decision.largest.*axis, shape.*axis);
   };
@@ -210,12 +218,14 @@ Decision decide(const Statement& statement, const std::string& name, const Engin
     while (log2_failure(degree, instances) > log2_target) ++instances;
     bool falls = false;
     for (int i = 0; i < instances && !falls; ++i, ++decision.field_instances) {
-      const auto inputs = field_inputs(fields, seed_of(options.seed, name, shape, static_cast<std::uint64_t>(i)));
+      const auto inputs =
+          field_inputs(fields, seed_of(options.seed, name, shape, static_cast<std::uint64_t>(i)));
       falls = first_difference(statement.over_field(shape, inputs)).has_value();
     }
     decision.total_degree = std::max(decision.total_degree, degree);
     decision.instances_per_shape = std::max(decision.instances_per_shape, instances);
-    if (entries != 0) decision.log2_failure = std::max(decision.log2_failure, log2_failure(degree, instances));
+    if (entries != 0)
+      decision.log2_failure = std::max(decision.log2_failure, log2_failure(degree, instances));
     const bool small = shape.tokens <= 5 && shape.key_dim <= 2 && shape.value_dim <= 2;
     Search search(statement, name, options, shape);
     if (!falls && (small || entries == 0))

@@ -29,9 +29,9 @@ struct Decision {
   Finding verdict = Finding::undecided;
   std::int64_t field_instances = 0, rational_instances = 0;
   std::size_t shapes = 0;
-  Shape smallest, largest;   // over the shapes, axis by axis
+  Shape smallest, largest;  // over the shapes, axis by axis
   Index total_degree = 0;
-  double log2_failure = 0;   // the largest over the shapes; -infinity where nothing was drawn at random
+  double log2_failure = 0;  // the largest over the shapes; -infinity where nothing was drawn at random
   int instances_per_shape = 0;
   std::optional<Counterexample> counterexample;
 };

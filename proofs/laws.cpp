@@ -14,8 +14,10 @@ struct Subject {
 
   template <class S>
   Solution<S> evaluate(const Head<S>& head, const Evaluation& how, Arithmetic<S>& arithmetic) const {
-    if constexpr (std::is_same_v<S, Degree>) return degree(head, how);
-    else return op->evaluate(head, how, arithmetic);
+    if constexpr (std::is_same_v<S, Degree>)
+      return degree(head, how);
+    else
+      return op->evaluate(head, how, arithmetic);
   }
   template <class S>
   Solution<S> evaluate(const Head<S>& head, const Evaluation& how = {}) const {
@@ -44,7 +46,9 @@ Fields operator_fields(const Declaration& d, const Shape& shape, bool undecayed)
   return fields;
 }
 
-std::vector<Shape> operator_shapes(const Declaration& d) { return d.level_scales ? positioned_shapes() : all_shapes(); }
+std::vector<Shape> operator_shapes(const Declaration& d) {
+  return d.level_scales ? positioned_shapes() : all_shapes();
+}
 
 // Powers of two for the log-linear operators, every width otherwise, up to one that exceeds the sequence.
 std::vector<Index> chunk_widths(const Declaration& d, Index tokens) {
@@ -61,12 +65,13 @@ void compare_states(Comparisons<S>& list, const std::string& what, const State<S
     for (std::size_t level = 0; level < levels.size(); ++level) {
       const auto found = b.moments.find(name);
       const bool there = found != b.moments.end() && level < found->second.size();
-      list.push_back({what + ", final " + name + (levels.size() > 1 ? "." + std::to_string(level) : ""), levels[level],
-                      there ? found->second[level] : Matrix<S>()});
+      list.push_back({what + ", final " + name + (levels.size() > 1 ? "." + std::to_string(level) : ""),
+                      levels[level], there ? found->second[level] : Matrix<S>()});
     }
 }
 template <class S>
-void compare_solutions(Comparisons<S>& list, const std::string& what, const Solution<S>& a, const Solution<S>& b) {
+void compare_solutions(Comparisons<S>& list, const std::string& what, const Solution<S>& a,
+                       const Solution<S>& b) {
   list.push_back({what + ", o", a.o, b.o});
   compare_states(list, what, a.final, b.final);
 }
@@ -85,8 +90,10 @@ auto form_equals_direct(const Subject& subject, Form form, bool broken) {
     Arithmetic<S> exact;
     Comparisons<S> list;
     for (int algebra = 0; algebra < subject.algebras; ++algebra)
-      for (const Index width : form == Form::chunk ? chunk_widths(subject.d, shape.tokens) : std::vector<Index>{0}) {
-        std::string what = std::string(form_name(form)) + (form == Form::chunk ? " " + std::to_string(width) : "");
+      for (const Index width :
+           form == Form::chunk ? chunk_widths(subject.d, shape.tokens) : std::vector<Index>{0}) {
+        std::string what =
+            std::string(form_name(form)) + (form == Form::chunk ? " " + std::to_string(width) : "");
         if (subject.algebras > 1) what += ", algebra " + subject.d.algebras.at(algebra);
         compare_solutions(list, "direct against " + what, direct,
                           subject.evaluate(head, {form, width, algebra}, broken ? doubled : exact));
@@ -140,7 +147,8 @@ Head<S> with_other_tokens_from(Head<S> head, Index first) {
   };
   change(head.q), change(head.k), change(head.v), change(head.level_scales);
   for (auto* gate : {&head.alpha, &head.beta})
-    for (auto t = static_cast<std::size_t>(first); t < gate->size(); ++t) (*gate)[t] = S(3) * (*gate)[t] + S(1);
+    for (auto t = static_cast<std::size_t>(first); t < gate->size(); ++t)
+      (*gate)[t] = S(3) * (*gate)[t] + S(1);
   return head;
 }
 
@@ -149,14 +157,15 @@ auto causal(const Subject& subject, Index later) {
   return [subject, later]<class S>(const Shape& shape, const Inputs<S>& inputs) {
     const Head<S> head = inputs.head(shape);
     Comparisons<S> list;
-    for (const Evaluation& how : {Evaluation{Form::direct, 1, 0}, Evaluation{Form::stream, 1, 0}, Evaluation{Form::scan, 1, 0},
-                                  Evaluation{Form::chunk, 4, 0}}) {
+    for (const Evaluation& how : {Evaluation{Form::direct, 1, 0}, Evaluation{Form::stream, 1, 0},
+                                  Evaluation{Form::scan, 1, 0}, Evaluation{Form::chunk, 4, 0}}) {
       const Matrix<S> o = subject.evaluate(head, how).o;
       for (const Index t : {Index(0), shape.tokens / 2, shape.tokens - 2}) {
         if (t < 0 || t + later >= head.tokens()) continue;
         const Matrix<S> other = subject.evaluate(with_other_tokens_from(head, t + later), how).o;
-        list.push_back({std::string(form_name(how.form)) + ", rows up to " + std::to_string(t) + " with another future",
-                        o.middle_rows(0, t + 1), other.middle_rows(0, t + 1)});
+        list.push_back(
+            {std::string(form_name(how.form)) + ", rows up to " + std::to_string(t) + " with another future",
+             o.middle_rows(0, t + 1), other.middle_rows(0, t + 1)});
       }
     }
     return list;
@@ -227,15 +236,16 @@ struct Cotangent {
 template <class S>
 class DetachesLastRow : public Arithmetic<Var<S>> {
   Matrix<Var<S>> output(Matrix<Var<S>> o) override {
-    for (Index c = 0; c < o.cols() && o.rows() > 0; ++c) o(o.rows() - 1, c) = Var<S>(o(o.rows() - 1, c).value);
+    for (Index c = 0; c < o.cols() && o.rows() > 0; ++c)
+      o(o.rows() - 1, c) = Var<S>(o(o.rows() - 1, c).value);
     return o;
   }
 };
 
 // J^T cotangent by the reverse tape of a form, in the order of visit_scalars.
 template <class S>
-std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotangent<S>& cotangent, const Evaluation& how,
-                       bool with_decay, bool detached) {
+std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotangent<S>& cotangent,
+                       const Evaluation& how, bool with_decay, bool detached) {
   Tape<S> tape;
   Head<Var<S>> inputs = convert<Var<S>>(head, [](const S& value) { return Var<S>::input(value); });
   DetachesLastRow<S> cut;
@@ -245,7 +255,9 @@ std::vector<S> reverse(const Subject& subject, const Head<S>& head, const Cotang
   if (loss.node >= 0) bar[static_cast<std::size_t>(loss.node)] = S(1);
   bar = tape.adjoints(std::move(bar));
   std::vector<S> gradient;
-  visit_scalars(inputs, with_decay, [&](const std::string&, Var<S>& input) { gradient.push_back(bar[static_cast<std::size_t>(input.node)]); });
+  visit_scalars(inputs, with_decay, [&](const std::string&, Var<S>& input) {
+    gradient.push_back(bar[static_cast<std::size_t>(input.node)]);
+  });
   return gradient;
 }
 
@@ -291,7 +303,8 @@ Fields gradient_fields(const Declaration& d, const Shape& shape, bool with_decay
   Fields fields = operator_fields(d, shape, !with_decay);
   Index entries = 1;  // decay, should it not be among the fields
   for (const Field& field : fields) entries += field.rows * field.cols;
-  if (d.level_scales) entries += 8 * shape.key_dim * shape.value_dim;  // levels that the initial state leaves empty
+  if (d.level_scales)
+    entries += 8 * shape.key_dim * shape.value_dim;  // levels that the initial state leaves empty
   fields.push_back({"direction", 1, entries});
   fields.push_back({"do", shape.tokens, shape.value_dim});
   fields.push_back({"dfinal", 1, 8 * shape.key_dim * std::max(shape.key_dim, shape.value_dim)});
@@ -342,10 +355,11 @@ auto gradient(const Subject& subject, const Differentiated& forms, bool detached
         sum += part;
         ++next;
       });
-      const std::string routes = " along the direction, reverse " + std::string(form_name(how.form)) + " against forward " +
-                                 std::string(form_name(forms.forward.form));
+      const std::string routes = " along the direction, reverse " + std::string(form_name(how.form)) +
+                                 " against forward " + std::string(form_name(forms.forward.form));
       if (!(sum == total))
-        for (const auto& [name, value] : by_field) list.push_back({"d" + name + routes, as_matrix(value), as_matrix(along(name))});
+        for (const auto& [name, value] : by_field)
+          list.push_back({"d" + name + routes, as_matrix(value), as_matrix(along(name))});
       list.push_back({"all inputs" + routes, as_matrix(sum), as_matrix(total)});
     }
     return list;
@@ -354,28 +368,39 @@ auto gradient(const Subject& subject, const Differentiated& forms, bool detached
 
 class LawWriter {
  public:
-  LawWriter(const DefinitionLaws& definition, std::vector<Claim>& list) : list_(list), d_(definition.declaration) {
+  LawWriter(const DefinitionLaws& definition, std::vector<Claim>& list)
+      : list_(list), d_(definition.declaration) {
     subject_ = {d_, definition.algebras, find_operator(d_.name, d_.variant), definition.degree};
   }
   // Fields of a law on decayed inputs; scan and chunk of some variants exist without decay only.
   auto fields(bool undecayed) const {
     return [d = d_, undecayed](const Shape& shape) { return operator_fields(d, shape, undecayed); };
   }
-  void add(const std::string& law, const std::string& text, Statement right, const std::string& control, Statement broken) {
+  void add(const std::string& law, const std::string& text, Statement right, const std::string& control,
+           Statement broken) {
     right.text = broken.text = d_.name + " " + d_.variant + ": " + text;
-    list_.push_back({"law." + d_.name + "." + d_.variant + "." + law, d_.source, std::move(right), nullptr, nullptr,
+    list_.push_back({"law." + d_.name + "." + d_.variant + "." + law,
+                     d_.source,
+                     std::move(right),
+                     nullptr,
+                     nullptr,
                      {{control, std::move(broken)}}});
   }
   template <class F, class G>
-  void add(const std::string& law, const std::string& text, bool undecayed, F right, const std::string& control, G broken) {
+  void add(const std::string& law, const std::string& text, bool undecayed, F right,
+           const std::string& control, G broken) {
     add(law, text, state("", operator_shapes(d_), fields(undecayed), right), control,
         state("", operator_shapes(d_), fields(undecayed), broken));
   }
-  void add_segments(const std::string& law, const std::string& text, const SegmentSides& right, const std::string& control,
-                    const SegmentSides& broken) {
+  void add_segments(const std::string& law, const std::string& text, const SegmentSides& right,
+                    const std::string& control, const SegmentSides& broken) {
     auto make = [&](const SegmentSides& sides) {
       const auto taken = fields(!d_.decayed_scan);
-      return Statement{"", operator_shapes(d_), taken, sides.over_field, sides.over_rational,
+      return Statement{"",
+                       operator_shapes(d_),
+                       taken,
+                       sides.over_field,
+                       sides.over_rational,
                        [taken, over = sides.over_degree](const Shape& shape) {
                          return largest_degree(over(shape, degree_inputs(taken(shape))));
                        }};
@@ -389,18 +414,22 @@ class LawWriter {
         if (!f.name.starts_with("initial.") && f.name != "ridge") all.push_back(f);
       return all;
     };
-    const std::pair<const char*, int> degrees[] = {{"q", d_.degree_q}, {"k", d_.degree_k}, {"v", d_.degree_v}};
+    const std::pair<const char*, int> degrees[] = {
+        {"q", d_.degree_q}, {"k", d_.degree_k}, {"v", d_.degree_v}};
     for (const auto& [field, degree] : degrees)
       if (degree >= 0)
-        add(std::string("homogeneous.") + field, "o is homogeneous of degree " + std::to_string(degree) + " in " + field,
+        add(std::string("homogeneous.") + field,
+            "o is homogeneous of degree " + std::to_string(degree) + " in " + field,
             state("", all_shapes(), taken, homogeneous(subject_, field, degree)), "one degree more",
             state("", all_shapes(), taken, homogeneous(subject_, field, degree + 1)));
   }
   void add_gradient(const std::string& law, const std::string& text, const Differentiated& forms) {
     auto make = [&](const Differentiated& of, bool detached) {
-      return state("", operator_shapes(d_), [d = d_, of](const Shape& shape) { return gradient_fields(d, shape, of.with_decay); },
-                   gradient(subject_, of, detached),
-                   [subject = subject_, of](const Shape& shape) { return loss_degree(subject, of, shape); });
+      return state(
+          "", operator_shapes(d_),
+          [d = d_, of](const Shape& shape) { return gradient_fields(d, shape, of.with_decay); },
+          gradient(subject_, of, detached),
+          [subject = subject_, of](const Shape& shape) { return loss_degree(subject, of, shape); });
     };
     add(law, text, make(forms, false), "the last row of o detached",
         make({{{Form::stream, 1, 0}}, forms.forward, forms.with_decay}, true));
@@ -419,28 +448,34 @@ void append_laws(const DefinitionLaws& definition, std::vector<Claim>& list) {
   LawWriter laws(definition, list);
   const Subject& subject = laws.subject();
   const bool undecayed = !definition.declaration.decayed_scan;
-  laws.add_segments("associative", "(A B) C = A (B C) for the segments of all runs of tokens, and all bracketings agree",
-                    definition.associative, "the right part starts one token late", definition.associative_broken);
+  laws.add_segments(
+      "associative", "(A B) C = A (B C) for the segments of all runs of tokens, and all bracketings agree",
+      definition.associative, "the right part starts one token late", definition.associative_broken);
   laws.add_segments("identity", "1 A = A 1 = A", definition.identity, "a token in place of the identity",
                     definition.identity_broken);
   laws.add("stream", "the stream gives the direct sum and its final state, from any initial state", false,
            form_equals_direct(subject, Form::stream, false), "state doubled between tokens",
            form_equals_direct(subject, Form::stream, true));
-  laws.add("scan", "the Blelloch scan gives the direct sum and its final state, from any initial state", undecayed,
-           form_equals_direct(subject, Form::scan, false), "segments doubled when combined",
+  laws.add("scan", "the Blelloch scan gives the direct sum and its final state, from any initial state",
+           undecayed, form_equals_direct(subject, Form::scan, false), "segments doubled when combined",
            form_equals_direct(subject, Form::scan, true));
-  laws.add("chunk", "the chunk form gives the direct sum and its final state, at every chunk width, from any initial state",
-           undecayed, form_equals_direct(subject, Form::chunk, false), "state doubled between chunks",
-           form_equals_direct(subject, Form::chunk, true));
-  laws.add("split", "split anywhere, the state carried over, the output and final state are those of the whole", false,
+  laws.add(
+      "chunk",
+      "the chunk form gives the direct sum and its final state, at every chunk width, from any initial state",
+      undecayed, form_equals_direct(subject, Form::chunk, false), "state doubled between chunks",
+      form_equals_direct(subject, Form::chunk, true));
+  laws.add("split",
+           "split anywhere, the state carried over, the output and final state are those of the whole", false,
            split_anywhere(subject, true), "state lost at the split", split_anywhere(subject, false));
   laws.add("causal", "o_t does not depend on the tokens after t, in any form", undecayed, causal(subject, 1),
            "token t itself replaced too", causal(subject, 0));
   laws.add_homogeneity();
-  laws.add_gradient("gradient", "the reverse tape of the direct sum is the exact directional derivative in every input",
+  laws.add_gradient("gradient",
+                    "the reverse tape of the direct sum is the exact directional derivative in every input",
                     {{{Form::direct, 1, 0}}, {Form::direct, 1, 0}, true});
-  laws.add_gradient("adjoint", "<dO, J dx> = <J^T dO, dx>, J of the stream, J^T of stream, scan and chunk",
-                    {{{Form::stream, 1, 0}, {Form::scan, 1, 0}, {Form::chunk, 4, 0}}, {Form::stream, 1, 0}, !undecayed});
+  laws.add_gradient(
+      "adjoint", "<dO, J dx> = <J^T dO, dx>, J of the stream, J^T of stream, scan and chunk",
+      {{{Form::stream, 1, 0}, {Form::scan, 1, 0}, {Form::chunk, 4, 0}}, {Form::stream, 1, 0}, !undecayed});
 }
 
 }  // namespace attest

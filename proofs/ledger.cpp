@@ -56,7 +56,8 @@ Entry decide_one(const Claim& claim, const LedgerOptions& options) {
   }
   if (options.controls)
     for (const Control& control : claim.controls)
-      entry.controls.push_back({control.name, decide(control.statement, claim.id + "/control/" + control.name, options)});
+      entry.controls.push_back(
+          {control.name, decide(control.statement, claim.id + "/control/" + control.name, options)});
   entry.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return entry;
 }
@@ -72,7 +73,8 @@ nlohmann::ordered_json matrix_json(const Matrix<Rational>& matrix) {
 }
 
 nlohmann::ordered_json shape_json(const Shape& shape) {
-  nlohmann::ordered_json json = {{"tokens", shape.tokens}, {"key_dim", shape.key_dim}, {"value_dim", shape.value_dim}};
+  nlohmann::ordered_json json = {
+      {"tokens", shape.tokens}, {"key_dim", shape.key_dim}, {"value_dim", shape.value_dim}};
   if (shape.position != 0) json["position"] = shape.position;
   return json;
 }
@@ -88,7 +90,9 @@ nlohmann::ordered_json counterexample_json(const Counterexample& c) {
                                  {"left", matrix_json(left)},
                                  {"right", matrix_json(right)}};
   if (left.rows() == right.rows() && left.cols() == right.cols())
-    json["differs_at"] = {{"row", c.row}, {"column", c.column}, {"left", to_text(left(c.row, c.column))},
+    json["differs_at"] = {{"row", c.row},
+                          {"column", c.column},
+                          {"left", to_text(left(c.row, c.column))},
                           {"right", to_text(right(c.row, c.column))}};
   return json;
 }
@@ -108,8 +112,8 @@ nlohmann::ordered_json evidence_json(const Decision& d) {
             {"position", range(d.smallest.position, d.largest.position)}}},
           {"total_degree", d.total_degree},
           {"failure_probability", std::isinf(d.log2_failure) ? 0.0 : std::exp2(d.log2_failure)},
-          {"log2_failure_probability",
-           std::isinf(d.log2_failure) ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(d.log2_failure)}};
+          {"log2_failure_probability", std::isinf(d.log2_failure) ? nlohmann::ordered_json(nullptr)
+                                                                  : nlohmann::ordered_json(d.log2_failure)}};
 }
 
 nlohmann::ordered_json decision_json(const std::string& statement, const Decision& d) {
@@ -151,23 +155,28 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
     if (entry.corrected) json["corrected"] = decision_json(entry.claim->corrected->text, *entry.corrected);
     if (entry.instead) json["instead"] = decision_json(entry.claim->instead->text, *entry.instead);
     for (const auto& control : entry.controls)
-      json["controls"].push_back({{"name", control.name}, {"verdict", finding_name(control.decision.verdict)}});
+      json["controls"].push_back(
+          {{"name", control.name}, {"verdict", finding_name(control.decision.verdict)}});
     claims.push_back(json);
   }
   return {{"schema", "attest.claims/1"}, {"seed", seed}, {"claims", claims}};
 }
 
 std::string summary(const Decision& d) {
-  if (d.verdict == Finding::undecided) return "no rational counterexample found, though random instances fail";
+  if (d.verdict == Finding::undecided)
+    return "no rational counterexample found, though random instances fail";
   if (d.verdict == Finding::holds) {
     if (std::isinf(d.log2_failure)) return fmt::format("{} shapes, every one checked", d.shapes);
-    return fmt::format("{} shapes x {}, degree {}, 2^{:.0f}", d.shapes, d.instances_per_shape, d.total_degree, std::ceil(d.log2_failure));
+    return fmt::format("{} shapes x {}, degree {}, 2^{:.0f}", d.shapes, d.instances_per_shape, d.total_degree,
+                       std::ceil(d.log2_failure));
   }
   const Counterexample& c = *d.counterexample;
   const auto &left = c.difference.left, &right = c.difference.right;
   const bool comparable = left.rows() == right.rows() && left.cols() == right.cols();
   return fmt::format("T={} d={} dv={}: {}", c.shape.tokens, c.shape.key_dim, c.shape.value_dim,
-                     comparable ? to_text(left(c.row, c.column)) + " against " + to_text(right(c.row, c.column)) : "shapes differ");
+                     comparable
+                         ? to_text(left(c.row, c.column)) + " against " + to_text(right(c.row, c.column))
+                         : "shapes differ");
 }
 
 }  // namespace attest

@@ -1,6 +1,7 @@
 // The published claims about AHLA (arXiv 2510.27258 section 6), and the corrections.
-#include "proofs/ledger.hpp"
 #include "proofs/printed/ahla.hpp"
+
+#include "proofs/ledger.hpp"
 #include "proofs/segments.hpp"
 
 namespace attest {
@@ -9,7 +10,9 @@ using namespace printed;
 using Printed = AhlaMonoid<AhlaRule::printed>;
 using Corrected = AhlaMonoid<AhlaRule::corrected>;
 
-std::shared_ptr<const Statement> also(Statement statement) { return std::make_shared<const Statement>(std::move(statement)); }
+std::shared_ptr<const Statement> also(Statement statement) {
+  return std::make_shared<const Statement>(std::move(statement));
+}
 
 const auto serial = [](const auto& in) { return ahla_stream(in); };
 const auto masked = [](const auto& in) { return ahla_masked(in); };
@@ -23,18 +26,22 @@ auto fold_of() {
 }
 template <class M>
 Statement associative(const std::string& text, bool decayed) {
-  return state(text, all_shapes(), plain_fields(decayed),
-               []<class S>(const Shape& shape, const Inputs<S>& in) { return associativity<M, S>(shape, in); });
+  return state(
+      text, all_shapes(), plain_fields(decayed),
+      []<class S>(const Shape& shape, const Inputs<S>& in) { return associativity<M, S>(shape, in); });
 }
 template <class M>
 Statement has_identity(const std::string& text, bool decayed) {
-  return state(text, all_shapes(), plain_fields(decayed),
-               []<class S>(const Shape& shape, const Inputs<S>& in) { return identity_law<M, S>(shape, in); });
+  return state(
+      text, all_shapes(), plain_fields(decayed),
+      []<class S>(const Shape& shape, const Inputs<S>& in) { return identity_law<M, S>(shape, in); });
 }
 template <class M>
 struct RightTwice : M {
   template <class T>
-  static T combine(const T& a, const T& b) { return M::combine(M::combine(a, b), b); }
+  static T combine(const T& a, const T& b) {
+    return M::combine(M::combine(a, b), b);
+  }
 };
 template <class M>
 struct DirtyIdentity : M {
@@ -62,63 +69,114 @@ void theorem_6_1(std::vector<Claim>& list) {
     return masked_product(product(w, w), in.v);
   };
   const auto symmetric = []<class S>(const Head<S>& in) { return hla2_matrix(in); };
-  list.push_back({"ahla.thm6.1", source,
-                  rows_agree("undecayed stream = sum_{j<=t} sum_{i=j..t} (q_t.k_i)(q_i.k_j) v_j, both outputs", false, "stream against sum", serial, masked),
-                  nullptr, nullptr, {{"P without the token itself", rows_agree("", false, "stream against sum", exclusive, masked)}}});
-  list.push_back({"ahla.thm6.1.decay", source,
-                  rows_agree("decayed stream = the sum with weight gamma^(t-j), both outputs", true, "stream against sum", serial, masked),
-                  nullptr, nullptr,
-                  {{"weight gamma^(2t-i-j)", rows_agree("", true, "stream against sum", serial, []<class S>(const Head<S>& in) {
-                      return ahla_sum(in, [&](Index t, Index i, Index j) { return power(in.decay, 2 * t - i - j); });
+  list.push_back(
+      {"ahla.thm6.1",
+       source,
+       rows_agree("undecayed stream = sum_{j<=t} sum_{i=j..t} (q_t.k_i)(q_i.k_j) v_j, both outputs", false,
+                  "stream against sum", serial, masked),
+       nullptr,
+       nullptr,
+       {{"P without the token itself", rows_agree("", false, "stream against sum", exclusive, masked)}}});
+  list.push_back({"ahla.thm6.1.decay",
+                  source,
+                  rows_agree("decayed stream = the sum with weight gamma^(t-j), both outputs", true,
+                             "stream against sum", serial, masked),
+                  nullptr,
+                  nullptr,
+                  {{"weight gamma^(2t-i-j)",
+                    rows_agree("", true, "stream against sum", serial, []<class S>(const Head<S>& in) {
+                      return ahla_sum(
+                          in, [&](Index t, Index i, Index j) { return power(in.decay, 2 * t - i - j); });
                     })}}});
-  list.push_back({"ahla.thm6.1.matrix", source,
-                  rows_agree("the sum = row t of ((W W) o L) V, both outputs", false, "sum against matrix", masked, matrix),
-                  nullptr, nullptr, {{"W W^T", rows_agree("", false, "sum against matrix", masked, symmetric)}}});
+  list.push_back({"ahla.thm6.1.matrix",
+                  source,
+                  rows_agree("the sum = row t of ((W W) o L) V, both outputs", false, "sum against matrix",
+                             masked, matrix),
+                  nullptr,
+                  nullptr,
+                  {{"W W^T", rows_agree("", false, "sum against matrix", masked, symmetric)}}});
 }
 
 void operator_6_2(std::vector<Claim>& list) {
   const std::string source = "arXiv 2510.27258 operator 6.2";
-  list.push_back({"ahla.op6.2.associative", source, associative<Printed>("undecayed (+) is associative", false), nullptr, nullptr,
+  list.push_back({"ahla.op6.2.associative",
+                  source,
+                  associative<Printed>("undecayed (+) is associative", false),
+                  nullptr,
+                  nullptr,
                   {{"right part taken twice", associative<RightTwice<Printed>>("", false)}}});
-  list.push_back({"ahla.op6.2.identity", source, has_identity<Printed>("the zero segment is the identity", false), nullptr, nullptr,
+  list.push_back({"ahla.op6.2.identity",
+                  source,
+                  has_identity<Printed>("the zero segment is the identity", false),
+                  nullptr,
+                  nullptr,
                   {{"R not zero", has_identity<DirtyIdentity<Printed>>("", false)}}});
-  list.push_back({"ahla.op6.2.scan", source, rows_agree("undecayed scan = stream, both outputs", false, "scan against stream", scan_of<AhlaRule::printed>(), serial),
-                  nullptr, nullptr,
-                  {{"cross term R_B P_A dropped", rows_agree("", false, "scan against stream", scan_of<AhlaRule::no_cross_term>(), serial)},
-                   {"cross term R_A P_B", rows_agree("", false, "scan against stream", scan_of<AhlaRule::cross_swapped>(), serial)}}});
-  list.push_back({"ahla.op6.2.decay.associative", source,
-                  associative<Printed>("decayed (+) as printed, R_AB = rho_B R_A + R_B, is associative", true),
-                  also(associative<Corrected>("with R_AB = R_A + R_B it is associative", true)), nullptr,
-                  {{"right part taken twice", associative<RightTwice<Corrected>>("", true)}}});
-  list.push_back({"ahla.op6.2.decay.identity", source, has_identity<Printed>("the zero segment with rho = 1 is the identity of the printed decayed (+)", true),
-                  nullptr, nullptr, {{"R not zero", has_identity<DirtyIdentity<Printed>>("", true)}}});
-  list.push_back({"ahla.op6.2.decay.scan", source,
-                  rows_agree("scan of the printed decayed (+) = decayed stream", true, "scan against stream", scan_of<AhlaRule::printed>(), serial),
-                  also(rows_agree("with R_AB = R_A + R_B the scan = decayed stream", true, "scan against stream", scan_of<AhlaRule::corrected>(), serial)),
-                  nullptr, {{"cross term dropped", rows_agree("", true, "scan against stream", scan_of<AhlaRule::no_cross_term>(), serial)}}});
-  list.push_back({"ahla.op6.2.decay.fold", source,
-                  rows_agree("a left fold of the printed decayed (+) = decayed stream", true, "fold against stream", fold_of<AhlaRule::printed>(), serial),
-                  nullptr, nullptr, {{"cross term R_A P_B", rows_agree("", true, "fold against stream", fold_of<AhlaRule::cross_swapped>(), serial)}}});
+  list.push_back({"ahla.op6.2.scan",
+                  source,
+                  rows_agree("undecayed scan = stream, both outputs", false, "scan against stream",
+                             scan_of<AhlaRule::printed>(), serial),
+                  nullptr,
+                  nullptr,
+                  {{"cross term R_B P_A dropped",
+                    rows_agree("", false, "scan against stream", scan_of<AhlaRule::no_cross_term>(), serial)},
+                   {"cross term R_A P_B", rows_agree("", false, "scan against stream",
+                                                     scan_of<AhlaRule::cross_swapped>(), serial)}}});
+  list.push_back(
+      {"ahla.op6.2.decay.associative",
+       source,
+       associative<Printed>("decayed (+) as printed, R_AB = rho_B R_A + R_B, is associative", true),
+       also(associative<Corrected>("with R_AB = R_A + R_B it is associative", true)),
+       nullptr,
+       {{"right part taken twice", associative<RightTwice<Corrected>>("", true)}}});
+  list.push_back({"ahla.op6.2.decay.identity",
+                  source,
+                  has_identity<Printed>(
+                      "the zero segment with rho = 1 is the identity of the printed decayed (+)", true),
+                  nullptr,
+                  nullptr,
+                  {{"R not zero", has_identity<DirtyIdentity<Printed>>("", true)}}});
+  list.push_back({"ahla.op6.2.decay.scan",
+                  source,
+                  rows_agree("scan of the printed decayed (+) = decayed stream", true, "scan against stream",
+                             scan_of<AhlaRule::printed>(), serial),
+                  also(rows_agree("with R_AB = R_A + R_B the scan = decayed stream", true,
+                                  "scan against stream", scan_of<AhlaRule::corrected>(), serial)),
+                  nullptr,
+                  {{"cross term dropped", rows_agree("", true, "scan against stream",
+                                                     scan_of<AhlaRule::no_cross_term>(), serial)}}});
+  list.push_back({"ahla.op6.2.decay.fold",
+                  source,
+                  rows_agree("a left fold of the printed decayed (+) = decayed stream", true,
+                             "fold against stream", fold_of<AhlaRule::printed>(), serial),
+                  nullptr,
+                  nullptr,
+                  {{"cross term R_A P_B", rows_agree("", true, "fold against stream",
+                                                     fold_of<AhlaRule::cross_swapped>(), serial)}}});
 }
 
 Statement figure_2c(const std::string& text, bool inclusive) {
-  return state(text, all_shapes(), plain_fields(false), [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
-    const Head<S> in = inputs.head(shape);
-    const Rows<S> sum = ahla_masked(in);
-    Comparisons<S> list;
-    for (Index width = 1; width <= in.tokens() + 1; ++width)
-      compare_rows(list, "chunk " + std::to_string(width) + " against sum", ahla_chunk(in, width, inclusive), sum);
-    return list;
-  });
+  return state(text, all_shapes(), plain_fields(false),
+               [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
+                 const Head<S> in = inputs.head(shape);
+                 const Rows<S> sum = ahla_masked(in);
+                 Comparisons<S> list;
+                 for (Index width = 1; width <= in.tokens() + 1; ++width)
+                   compare_rows(list, "chunk " + std::to_string(width) + " against sum",
+                                ahla_chunk(in, width, inclusive), sum);
+                 return list;
+               });
 }
 Statement figure_2c_sum(bool inclusive) {
-  return state("Figure 2C as printed = the sum without the terms i = t whose j lies before the chunk of t", all_shapes(),
-               plain_fields(false), [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
+  return state("Figure 2C as printed = the sum without the terms i = t whose j lies before the chunk of t",
+               all_shapes(), plain_fields(false), [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
                  const Head<S> in = inputs.head(shape);
                  Comparisons<S> list;
                  for (Index width = 1; width <= in.tokens() + 1; ++width)
-                   compare_rows(list, "chunk " + std::to_string(width) + " against sum", ahla_chunk(in, width, inclusive),
-                                ahla_sum(in, [&](Index t, Index i, Index j) { return S(i == t && j < t / width * width ? 0 : 1); }));
+                   compare_rows(list, "chunk " + std::to_string(width) + " against sum",
+                                ahla_chunk(in, width, inclusive),
+                                ahla_sum(in, [&](Index t, Index i, Index j) {
+                                  return S(i == t && j < t / width * width ? 0 : 1);
+                                }));
                  return list;
                });
 }
@@ -128,10 +186,14 @@ Statement figure_2c_sum(bool inclusive) {
 void append_ahla_claims(std::vector<Claim>& list) {
   theorem_6_1(list);
   operator_6_2(list);
-  list.push_back({"ahla.fig2c", "arXiv 2510.27258 Figure 2C",
-                  figure_2c("q_t^T (E_A + R_{<t} P_A) + [((W_loc W_loc) o L) V_loc]_t = the sum, at every chunk width", false),
-                  also(figure_2c("with R_{<=t}, the token itself included, it is", true)), also(figure_2c_sum(false)),
-                  {{"the corrected chunk against the lossy sum", figure_2c_sum(true)}}});
+  list.push_back(
+      {"ahla.fig2c",
+       "arXiv 2510.27258 Figure 2C",
+       figure_2c("q_t^T (E_A + R_{<t} P_A) + [((W_loc W_loc) o L) V_loc]_t = the sum, at every chunk width",
+                 false),
+       also(figure_2c("with R_{<=t}, the token itself included, it is", true)),
+       also(figure_2c_sum(false)),
+       {{"the corrected chunk against the lossy sum", figure_2c_sum(true)}}});
 }
 
 }  // namespace attest

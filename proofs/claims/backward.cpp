@@ -30,26 +30,35 @@ struct AdjointElement {
 };
 
 template <class S>
-Matrix<S> transposed(const Matrix<S>& m) { return m.transpose(); }
+Matrix<S> transposed(const Matrix<S>& m) {
+  return m.transpose();
+}
 
 // Each rule: the forward definition, the matrices of a token, how two runs combine (b earlier, c later) and the pull-back.
 template <bool printed_rule>
 struct Hla2Adjoint {
   using Forward = std::conditional_t<printed_rule, Hla2Printed, Hla2Masked>;
   template <class S, class Segment>
-  static std::vector<Matrix<S>> token(const Head<S>& in, Index t, const Segment&) { return {outer(in.k.row(t), in.k.row(t))}; }
+  static std::vector<Matrix<S>> token(const Head<S>& in, Index t, const Segment&) {
+    return {outer(in.k.row(t), in.k.row(t))};
+  }
   template <class S>
-  static std::vector<Matrix<S>> compose(const AdjointElement<S>& b, const AdjointElement<S>& c) { return {c.rho * b.map[0] + c.map[0]}; }
+  static std::vector<Matrix<S>> compose(const AdjointElement<S>& b, const AdjointElement<S>& c) {
+    return {c.rho * b.map[0] + c.map[0]};
+  }
   template <class S>
   static Cotangents<S> pull(const AdjointElement<S>& b, const Cotangents<S>& x) {
-    return {b.rho * x[0], b.rho * x[1] + b.rho * product(transposed(b.map[0]), x[2]), (printed_rule ? b.rho : S(b.rho * b.rho)) * x[2]};
+    return {b.rho * x[0], b.rho * x[1] + b.rho * product(transposed(b.map[0]), x[2]),
+            (printed_rule ? b.rho : S(b.rho * b.rho)) * x[2]};
   }
 };
 template <bool printed_rule>
 struct AhlaAdjoint {
   using Forward = Ahla;
   template <class S, class Segment>
-  static std::vector<Matrix<S>> token(const Head<S>& in, Index t, const Segment&) { return {outer(in.k.row(t), in.q.row(t))}; }
+  static std::vector<Matrix<S>> token(const Head<S>& in, Index t, const Segment&) {
+    return {outer(in.k.row(t), in.q.row(t))};
+  }
   template <class S>
   static std::vector<Matrix<S>> compose(const AdjointElement<S>& b, const AdjointElement<S>& c) {
     return {(printed_rule ? c.rho : S(1)) * b.map[0] + c.map[0]};
@@ -74,7 +83,8 @@ struct Hla3Adjoint {
   template <class S>
   static Cotangents<S> pull(const AdjointElement<S>& b, const Cotangents<S>& x) {
     const S& r = b.rho;
-    return {r * x[0] + product(x[2], transposed(b.map[0])), r * x[1] + product(transposed(b.map[1]), x[2]), (r * r * r) * x[2]};
+    return {r * x[0] + product(x[2], transposed(b.map[0])), r * x[1] + product(transposed(b.map[1]), x[2]),
+            (r * r * r) * x[2]};
   }
 };
 // Broken twin: nothing flows from the last moment into the others.
@@ -102,7 +112,9 @@ struct ReverseMonoid {
   static AdjointElement<S> identity(Dims dims) {
     auto segment = Rule::Forward::template identity<S>(dims);
     AdjointElement<S> unit{S(1), {}, {}};
-    segment.visit([&](const char*, Matrix<S>& moment) { unit.added.push_back(zeros<S>(moment.rows(), moment.cols())); });
+    segment.visit([&](const char*, Matrix<S>& moment) {
+      unit.added.push_back(zeros<S>(moment.rows(), moment.cols()));
+    });
     return unit;  // without matrices: the empty run
   }
   template <class S>
@@ -140,7 +152,8 @@ std::vector<S> adjoints_of(const Tape<S>& tape, const Var<S>& loss) {
 template <class S>
 Matrix<S> gathered(const std::vector<S>& bar, const Matrix<Var<S>>& inputs) {
   Matrix<S> result(inputs.rows(), inputs.cols());
-  for (Index i = 0; i < inputs.size(); ++i) result.data()[i] = bar[static_cast<std::size_t>(inputs.data()[i].node)];
+  for (Index i = 0; i < inputs.size(); ++i)
+    result.data()[i] = bar[static_cast<std::size_t>(inputs.data()[i].node)];
   return result;
 }
 
@@ -150,7 +163,8 @@ struct Gradient {
 };
 template <class S>
 Gradient<S> no_gradient(const Head<S>& in) {
-  return {zeros<S>(in.tokens(), in.q.cols()), zeros<S>(in.tokens(), in.k.cols()), zeros<S>(in.tokens(), in.v.cols()), zeros<S>(1, 1)};
+  return {zeros<S>(in.tokens(), in.q.cols()), zeros<S>(in.tokens(), in.k.cols()),
+          zeros<S>(in.tokens(), in.v.cols()), zeros<S>(1, 1)};
 }
 
 // d<weights, o>/d(q, k, v, gamma) by the tape of the serial stream.
@@ -158,16 +172,19 @@ template <class D, class S>
 Gradient<S> serial_gradient(const Head<S>& in, const Matrix<S>& weights) {
   Tape<S> tape;
   Head<Var<S>> head;
-  head.q = variables(in.q), head.k = variables(in.k), head.v = variables(in.v), head.decay = Var<S>::input(in.decay);
+  head.q = variables(in.q), head.k = variables(in.k), head.v = variables(in.v),
+  head.decay = Var<S>::input(in.decay);
   Arithmetic<Var<S>> exact;
   const Var<S> loss = pairing(weights, stream<D>(exact, head).o);
   const auto bar = adjoints_of(tape, loss);
-  return {gathered(bar, head.q), gathered(bar, head.k), gathered(bar, head.v), as_matrix(bar[static_cast<std::size_t>(head.decay.node)])};
+  return {gathered(bar, head.q), gathered(bar, head.k), gathered(bar, head.v),
+          as_matrix(bar[static_cast<std::size_t>(head.decay.node)])};
 }
 
 // d<weight, read(X_t)>/dX_t, the local cotangent of a read-out.
 template <class D, class S>
-Cotangents<S> read_cotangents(const typename D::template Segment<S>& at, const Head<S>& in, Index t, const Matrix<S>& weights) {
+Cotangents<S> read_cotangents(const typename D::template Segment<S>& at, const Head<S>& in, Index t,
+                              const Matrix<S>& weights) {
   Tape<S> tape;
   Head<Var<S>> head;
   head.q = constants(Matrix<S>(in.q.row(t))), head.k = head.q, head.v = Matrix<Var<S>>(1, in.v.cols());
@@ -181,7 +198,8 @@ Cotangents<S> read_cotangents(const typename D::template Segment<S>& at, const H
     moment = variables(moments[next++]);
     inputs.push_back(moment);
   });
-  const auto bar = adjoints_of(tape, pairing(Matrix<S>(weights.row(t)), Matrix<Var<S>>(D::read(segment, head, 0))));
+  const auto bar =
+      adjoints_of(tape, pairing(Matrix<S>(weights.row(t)), Matrix<Var<S>>(D::read(segment, head, 0))));
   Cotangents<S> result;
   for (const auto& input : inputs) result.push_back(gathered(bar, input));
   return result;
@@ -189,11 +207,12 @@ Cotangents<S> read_cotangents(const typename D::template Segment<S>& at, const H
 
 // The gradient of token t from the cotangents that come back to X_t and from its own read-out, X_{t-1} fixed.
 template <class D, class S>
-void add_token_gradient(Gradient<S>& gradient, const typename D::template Segment<S>& before, const Head<S>& in, Index t,
-                        const Cotangents<S>& coming, const Matrix<S>& weights) {
+void add_token_gradient(Gradient<S>& gradient, const typename D::template Segment<S>& before,
+                        const Head<S>& in, Index t, const Cotangents<S>& coming, const Matrix<S>& weights) {
   Tape<S> tape;
   Head<Var<S>> head;
-  head.q = variables(Matrix<S>(in.q.row(t))), head.k = variables(Matrix<S>(in.k.row(t))), head.v = variables(Matrix<S>(in.v.row(t)));
+  head.q = variables(Matrix<S>(in.q.row(t))), head.k = variables(Matrix<S>(in.k.row(t))),
+  head.v = variables(Matrix<S>(in.v.row(t)));
   head.decay = Var<S>::input(in.decay);
   auto prefix = D::template identity<Var<S>>(in.dims());
   auto copy = before;
@@ -206,7 +225,8 @@ void add_token_gradient(Gradient<S>& gradient, const typename D::template Segmen
   next = 0;
   at.visit([&](const char*, Matrix<Var<S>>& moment) { loss += pairing(coming[next++], moment); });
   const auto bar = adjoints_of(tape, loss);
-  gradient.q.row(t) = gathered(bar, head.q), gradient.k.row(t) = gathered(bar, head.k), gradient.v.row(t) = gathered(bar, head.v);
+  gradient.q.row(t) = gathered(bar, head.q), gradient.k.row(t) = gathered(bar, head.k),
+  gradient.v.row(t) = gathered(bar, head.v);
   gradient.decay(0, 0) += bar[static_cast<std::size_t>(head.decay.node)];
 }
 
@@ -219,14 +239,16 @@ Gradient<S> scanned_gradient(const Head<S>& in, const Matrix<S>& weights) {
   std::vector<AdjointElement<S>> reversed;
   for (Index t = n; t-- > 0;) {
     AdjointElement<S> element{in.decay, Rule::token(in, t, prefixes[static_cast<std::size_t>(t)]), {}};
-    element.added = Rule::pull(element, read_cotangents<D>(prefixes[static_cast<std::size_t>(t) + 1], in, t, weights));
+    element.added =
+        Rule::pull(element, read_cotangents<D>(prefixes[static_cast<std::size_t>(t) + 1], in, t, weights));
     reversed.push_back(element);
   }
   Arithmetic<S> exact;
   const auto coming = exclusive_scan<ReverseMonoid<Rule>>(exact, reversed, in.dims());
   Gradient<S> gradient = no_gradient(in);
   for (Index t = 0; t < n; ++t)
-    add_token_gradient<D>(gradient, prefixes[static_cast<std::size_t>(t)], in, t, coming[static_cast<std::size_t>(n - 1 - t)].added, weights);
+    add_token_gradient<D>(gradient, prefixes[static_cast<std::size_t>(t)], in, t,
+                          coming[static_cast<std::size_t>(n - 1 - t)].added, weights);
   return gradient;
 }
 
@@ -248,27 +270,53 @@ Statement backward(const std::string& text, bool decayed) {
     return all;
   });
 }
-std::shared_ptr<const Statement> also(Statement statement) { return std::make_shared<const Statement>(std::move(statement)); }
+std::shared_ptr<const Statement> also(Statement statement) {
+  return std::make_shared<const Statement>(std::move(statement));
+}
 
 }  // namespace
 
 void append_backward_claims(std::vector<Claim>& list) {
   const std::string paper = "arXiv 2510.27258, the reverse scan of section ";
-  list.push_back({"hla.backward", paper + "4", backward<Hla2Adjoint<false>>("undecayed masked HLA2: adjoint scan = gradient of the stream", false), nullptr, nullptr,
-                  {{"S_B^T G^ dropped", backward<Uncoupled<Hla2Adjoint<false>>>("", false)}}});
-  list.push_back({"hla.backward.decay", paper + "4",
-                  backward<Hla2Adjoint<true>>("decayed masked HLA2: the scan with the adjoint of the printed (+) = gradient of the printed stream", true),
-                  also(backward<Hla2Adjoint<false>>("with the adjoint of the corrected (+) = gradient of the corrected stream", true)), nullptr,
+  list.push_back(
+      {"hla.backward",
+       paper + "4",
+       backward<Hla2Adjoint<false>>("undecayed masked HLA2: adjoint scan = gradient of the stream", false),
+       nullptr,
+       nullptr,
+       {{"S_B^T G^ dropped", backward<Uncoupled<Hla2Adjoint<false>>>("", false)}}});
+  list.push_back({"hla.backward.decay",
+                  paper + "4",
+                  backward<Hla2Adjoint<true>>("decayed masked HLA2: the scan with the adjoint of the printed "
+                                              "(+) = gradient of the printed stream",
+                                              true),
+                  also(backward<Hla2Adjoint<false>>(
+                      "with the adjoint of the corrected (+) = gradient of the corrected stream", true)),
+                  nullptr,
                   {{"S_B^T G^ dropped", backward<Uncoupled<Hla2Adjoint<false>>>("", true)}}});
-  list.push_back({"ahla.backward", paper + "6", backward<AhlaAdjoint<true>>("undecayed AHLA: adjoint scan = gradient of the stream", false), nullptr, nullptr,
+  list.push_back({"ahla.backward",
+                  paper + "6",
+                  backward<AhlaAdjoint<true>>("undecayed AHLA: adjoint scan = gradient of the stream", false),
+                  nullptr,
+                  nullptr,
                   {{"R_B^T E^ dropped", backward<Uncoupled<AhlaAdjoint<true>>>("", false)}}});
-  list.push_back({"ahla.backward.decay", paper + "6",
-                  backward<AhlaAdjoint<true>>("decayed AHLA: the scan with the adjoint of the printed (+), R decayed, = gradient of the stream", true),
-                  also(backward<AhlaAdjoint<false>>("with R_AB = R_A + R_B it is", true)), nullptr,
-                  {{"R_B^T E^ dropped", backward<Uncoupled<AhlaAdjoint<false>>>("", true)}}});
-  list.push_back({"hla3.backward", paper + "7, for the masked operator",
-                  backward<Hla3Adjoint>("decayed masked third order: adjoint scan of the corrected segment, linearised at its prefixes, = gradient of the stream", true), nullptr,
-                  nullptr, {{"F^ not coupled to S and P", backward<Uncoupled<Hla3Adjoint>>("", true)}}});
+  list.push_back(
+      {"ahla.backward.decay",
+       paper + "6",
+       backward<AhlaAdjoint<true>>(
+           "decayed AHLA: the scan with the adjoint of the printed (+), R decayed, = gradient of the stream",
+           true),
+       also(backward<AhlaAdjoint<false>>("with R_AB = R_A + R_B it is", true)),
+       nullptr,
+       {{"R_B^T E^ dropped", backward<Uncoupled<AhlaAdjoint<false>>>("", true)}}});
+  list.push_back({"hla3.backward",
+                  paper + "7, for the masked operator",
+                  backward<Hla3Adjoint>("decayed masked third order: adjoint scan of the corrected segment, "
+                                        "linearised at its prefixes, = gradient of the stream",
+                                        true),
+                  nullptr,
+                  nullptr,
+                  {{"F^ not coupled to S and P", backward<Uncoupled<Hla3Adjoint>>("", true)}}});
 }
 
 }  // namespace attest

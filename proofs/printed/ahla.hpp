@@ -14,8 +14,8 @@ struct AhlaState {
 };
 template <class S>
 AhlaState<S> ahla_zero(Dims d) {
-  return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),
-          zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1), S(1)};
+  return {zeros<S>(d.key_dim, d.key_dim),   zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),
+          zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),           S(1)};
 }
 template <class S>
 void ahla_read(Rows<S>& rows, const AhlaState<S>& x, const Head<S>& in, Index t) {
@@ -27,7 +27,8 @@ AhlaState<S> ahla_step(const AhlaState<S>& x, const Head<S>& in, Index t) {
   const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t);
   AhlaState<S> next = x;
   next.P = in.decay * x.P + outer(k, v), next.m = in.decay * x.m + k.transpose();
-  next.E = in.decay * x.E + outer(k, product(q, next.P)), next.n = in.decay * x.n + outer(k, product(q, next.m));
+  next.E = in.decay * x.E + outer(k, product(q, next.P)),
+  next.n = in.decay * x.n + outer(k, product(q, next.m));
   return next;
 }
 template <class S, class Step>
@@ -41,7 +42,9 @@ Rows<S> ahla_stream(const Head<S>& in, Step step) {
   return rows;
 }
 template <class S>
-Rows<S> ahla_stream(const Head<S>& in) { return ahla_stream(in, ahla_step<S>); }
+Rows<S> ahla_stream(const Head<S>& in) {
+  return ahla_stream(in, ahla_step<S>);
+}
 
 // Printed, decayed: R_AB = rho_B R_A + R_B; corrected: R_AB = R_A + R_B. E_AB = rho_B E_A + E_B + R_B (rho_B P_A).
 enum class AhlaRule { printed, corrected, no_cross_term, cross_swapped };
@@ -50,7 +53,9 @@ struct AhlaMonoid {
   template <class S>
   using Segment = AhlaState<S>;
   template <class S>
-  static AhlaState<S> identity(Dims d) { return ahla_zero<S>(d); }
+  static AhlaState<S> identity(Dims d) {
+    return ahla_zero<S>(d);
+  }
   template <class S>
   static AhlaState<S> token(const Head<S>& in, Index t) {
     const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t);
@@ -60,10 +65,16 @@ struct AhlaMonoid {
   template <class S>
   static AhlaState<S> combine(const AhlaState<S>& a, const AhlaState<S>& b) {
     const S& r = b.rho;
-    AhlaState<S> x{(rule == AhlaRule::corrected ? S(1) : r) * a.R + b.R, r * a.P + b.P, r * a.m + b.m, r * a.E + b.E,
-                   r * a.n + b.n, a.rho * b.rho};
-    if constexpr (rule == AhlaRule::cross_swapped) x.E += product(a.R, r * b.P), x.n += product(a.R, r * b.m);
-    else if constexpr (rule != AhlaRule::no_cross_term) x.E += product(b.R, r * a.P), x.n += product(b.R, r * a.m);
+    AhlaState<S> x{(rule == AhlaRule::corrected ? S(1) : r) * a.R + b.R,
+                   r * a.P + b.P,
+                   r * a.m + b.m,
+                   r * a.E + b.E,
+                   r * a.n + b.n,
+                   a.rho * b.rho};
+    if constexpr (rule == AhlaRule::cross_swapped)
+      x.E += product(a.R, r * b.P), x.n += product(a.R, r * b.m);
+    else if constexpr (rule != AhlaRule::no_cross_term)
+      x.E += product(b.R, r * a.P), x.n += product(b.R, r * a.m);
     return x;
   }
 };
@@ -81,7 +92,8 @@ Rows<S> ahla_scan(const Head<S>& in) {
 }
 template <class M, class S>
 Rows<S> ahla_left_fold(const Head<S>& in) {
-  return ahla_stream(in, [](const AhlaState<S>& x, const Head<S>& all, Index t) { return M::combine(x, M::token(all, t)); });
+  return ahla_stream(
+      in, [](const AhlaState<S>& x, const Head<S>& all, Index t) { return M::combine(x, M::token(all, t)); });
 }
 
 // sum_{j<=t} sum_{i=j..t} weight(t, i, j) (q_t.k_i)(q_i.k_j) v_j.

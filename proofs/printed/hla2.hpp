@@ -22,8 +22,8 @@ struct Hla2State {
 };
 template <class S>
 Hla2State<S> hla2_zero(Dims d) {
-  return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),
-          zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1), S(1)};
+  return {zeros<S>(d.key_dim, d.key_dim),   zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),
+          zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, 1),           S(1)};
 }
 template <class S>
 void hla2_read(Rows<S>& rows, const Hla2State<S>& x, const Head<S>& in, Index t) {
@@ -32,7 +32,9 @@ void hla2_read(Rows<S>& rows, const Hla2State<S>& x, const Head<S>& in, Index t)
   rows.normaliser.row(t) = product(q, product(x.S_, x.m) - x.h) + in.ridge * product(q, x.m);
 }
 template <class S>
-Rows<S> empty_rows(const Head<S>& in) { return {zeros<S>(in.tokens(), in.v.cols()), zeros<S>(in.tokens(), 1)}; }
+Rows<S> empty_rows(const Head<S>& in) {
+  return {zeros<S>(in.tokens(), in.v.cols()), zeros<S>(in.tokens(), 1)};
+}
 
 // One printed step: S <- gamma S + k k^T, C <- gamma C + q v^T, m <- gamma m + q, G <- gamma G + k (k^T C_prev),
 // h <- gamma h + k (k^T m_prev), the previous moments before their decay (section 4.3; gamma = 1: Theorem 3.1).
@@ -40,16 +42,24 @@ template <class S>
 Hla2State<S> hla2_step(const Hla2State<S>& x, const Head<S>& in, Index t) {
   const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t);
   const S& g = in.decay;
-  return {g * x.S_ + outer(k, k), g * x.C + outer(q, v), g * x.m + q.transpose(),
-          g * x.G + outer(k, product(k, x.C)), g * x.h + outer(k, product(k, x.m)), g * x.rho};
+  return {g * x.S_ + outer(k, k),
+          g * x.C + outer(q, v),
+          g * x.m + q.transpose(),
+          g * x.G + outer(k, product(k, x.C)),
+          g * x.h + outer(k, product(k, x.m)),
+          g * x.rho};
 }
 // Corrected: G <- gamma^2 G + gamma k (k^T C_prev), h alike.
 template <class S>
 Hla2State<S> hla2_step_corrected(const Hla2State<S>& x, const Head<S>& in, Index t) {
   const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t);
   const S& g = in.decay;
-  return {g * x.S_ + outer(k, k), g * x.C + outer(q, v), g * x.m + q.transpose(),
-          (g * g) * x.G + g * outer(k, product(k, x.C)), (g * g) * x.h + g * outer(k, product(k, x.m)), g * x.rho};
+  return {g * x.S_ + outer(k, k),
+          g * x.C + outer(q, v),
+          g * x.m + q.transpose(),
+          (g * g) * x.G + g * outer(k, product(k, x.C)),
+          (g * g) * x.h + g * outer(k, product(k, x.m)),
+          g * x.rho};
 }
 template <class S, class Step>
 Rows<S> hla2_stream(const Head<S>& in, Step step) {
@@ -62,9 +72,13 @@ Rows<S> hla2_stream(const Head<S>& in, Step step) {
   return rows;
 }
 template <class S>
-Rows<S> hla2_stream(const Head<S>& in) { return hla2_stream(in, hla2_step<S>); }
+Rows<S> hla2_stream(const Head<S>& in) {
+  return hla2_stream(in, hla2_step<S>);
+}
 template <class S>
-Rows<S> hla2_stream_corrected(const Head<S>& in) { return hla2_stream(in, hla2_step_corrected<S>); }
+Rows<S> hla2_stream_corrected(const Head<S>& in) {
+  return hla2_stream(in, hla2_step_corrected<S>);
+}
 
 // The operators (+) as definitions with identity, token and combine. Printed, decayed (section 4.2): G_AB = rho_B G_A +
 // G_B + S_B (rho_B C_A); corrected: rho_B^2 G_A + G_B + rho_B S_B C_A. Broken twins for the controls.
@@ -74,7 +88,9 @@ struct Hla2Monoid {
   template <class S>
   using Segment = Hla2State<S>;
   template <class S>
-  static Hla2State<S> identity(Dims d) { return hla2_zero<S>(d); }
+  static Hla2State<S> identity(Dims d) {
+    return hla2_zero<S>(d);
+  }
   template <class S>
   static Hla2State<S> token(const Head<S>& in, Index t) {
     const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t);
@@ -86,8 +102,10 @@ struct Hla2Monoid {
   static Hla2State<S> combine(const Hla2State<S>& a, const Hla2State<S>& b) {
     const S& r = b.rho;
     const S old = rule == Hla2Rule::corrected ? S(r * r) : r;
-    Hla2State<S> x{r * a.S_ + b.S_, r * a.C + b.C, r * a.m + b.m, old * a.G + b.G, old * a.h + b.h, a.rho * b.rho};
-    if constexpr (rule == Hla2Rule::cross_swapped) x.G += product(a.S_, r * b.C), x.h += product(a.S_, r * b.m);
+    Hla2State<S> x{r * a.S_ + b.S_, r * a.C + b.C,   r * a.m + b.m,
+                   old * a.G + b.G, old * a.h + b.h, a.rho * b.rho};
+    if constexpr (rule == Hla2Rule::cross_swapped)
+      x.G += product(a.S_, r * b.C), x.h += product(a.S_, r * b.m);
     else if constexpr (rule != Hla2Rule::no_cross_term && rule != Hla2Rule::unmasked)
       x.G += product(b.S_, r * a.C), x.h += product(b.S_, r * a.m);
     return x;
@@ -113,7 +131,8 @@ Rows<S> hla2_scan(const Head<S>& in, int inclusion) {
 }
 template <class M, class S>
 Rows<S> hla2_left_fold(const Head<S>& in) {
-  return hla2_stream(in, [](const Hla2State<S>& x, const Head<S>& all, Index t) { return M::combine(x, M::token(all, t)); });
+  return hla2_stream(
+      in, [](const Hla2State<S>& x, const Head<S>& all, Index t) { return M::combine(x, M::token(all, t)); });
 }
 
 // sum over i, j <= t of weight(t, i, j) (q_t.k_i)(q_j.k_i) v_j, and with v := 1.
@@ -133,7 +152,8 @@ Rows<S> hla2_sum(const Head<S>& in, W weight) {
 // gamma^(2t-i-j) on i <= j <= t.
 template <class S>
 Rows<S> hla2_masked(const Head<S>& in) {
-  return hla2_sum(in, [&](Index t, Index i, Index j) { return i <= j ? power(in.decay, 2 * t - i - j) : S(0); });
+  return hla2_sum(in,
+                  [&](Index t, Index i, Index j) { return i <= j ? power(in.decay, 2 * t - i - j) : S(0); });
 }
 
 // Row t of ((W W^T) o L) V with W = L o (Q K^T); v := 1 for the normaliser.
@@ -175,7 +195,8 @@ Rows<S> hla2_chunk(const Head<S>& in, Index width, bool with_cross_term) {
   for (Index first = 0; first < in.tokens(); first += width) {
     const Index size = std::min(width, in.tokens() - first);
     Head<S> local;
-    local.q = in.q.middle_rows(first, size), local.k = in.k.middle_rows(first, size), local.v = in.v.middle_rows(first, size);
+    local.q = in.q.middle_rows(first, size), local.k = in.k.middle_rows(first, size),
+    local.v = in.v.middle_rows(first, size);
     Rows<S> inside = hla2_matrix(local);
     if (with_cross_term) {
       const Matrix<S> mixed = lower(product(product(local.q, carry.S_), Matrix<S>(local.q.transpose())));
@@ -183,7 +204,8 @@ Rows<S> hla2_chunk(const Head<S>& in, Index width, bool with_cross_term) {
       inside.normaliser += product(mixed, ones<S>(size));
     }
     rows.o.set_rows(first, product(local.q, product(carry.S_, carry.C) - carry.G) + inside.o);
-    rows.normaliser.set_rows(first, product(local.q, product(carry.S_, carry.m) - carry.h) + inside.normaliser);
+    rows.normaliser.set_rows(first,
+                             product(local.q, product(carry.S_, carry.m) - carry.h) + inside.normaliser);
     for (Index t = first; t < first + size; ++t) carry = hla2_step(carry, in, t);
   }
   return rows;
@@ -198,7 +220,9 @@ void compare_rows(Comparisons<S>& list, const std::string& what, const Rows<S>& 
 // The fields of the HLA family: q, k, v and, decayed, one gamma.
 inline std::function<Fields(const Shape&)> plain_fields(bool decayed, bool ridge = false) {
   return [decayed, ridge](const Shape& shape) {
-    Fields fields = {{"q", shape.tokens, shape.key_dim}, {"k", shape.tokens, shape.key_dim}, {"v", shape.tokens, shape.value_dim}};
+    Fields fields = {{"q", shape.tokens, shape.key_dim},
+                     {"k", shape.tokens, shape.key_dim},
+                     {"v", shape.tokens, shape.value_dim}};
     if (decayed) fields.push_back({"decay", 1, 1, Domain::gate});
     if (ridge) fields.push_back({"ridge"});
     return fields;
@@ -207,13 +231,15 @@ inline std::function<Fields(const Shape&)> plain_fields(bool decayed, bool ridge
 
 // A statement that two routes over the same tokens give the same rows.
 template <class L, class R>
-Statement rows_agree(const std::string& text, bool decayed, const std::string& what, L left, R right, bool ridge = false) {
-  return state(text, all_shapes(), plain_fields(decayed, ridge), [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
-    const Head<S> in = inputs.head(shape);
-    Comparisons<S> list;
-    compare_rows(list, what, left(in), right(in));
-    return list;
-  });
+Statement rows_agree(const std::string& text, bool decayed, const std::string& what, L left, R right,
+                     bool ridge = false) {
+  return state(text, all_shapes(), plain_fields(decayed, ridge),
+               [=]<class S>(const Shape& shape, const Inputs<S>& inputs) {
+                 const Head<S> in = inputs.head(shape);
+                 Comparisons<S> list;
+                 compare_rows(list, what, left(in), right(in));
+                 return list;
+               });
 }
 
 }  // namespace attest::printed

@@ -11,14 +11,17 @@ struct Hla3State {
 };
 template <class S>
 Hla3State<S> hla3_zero(Dims d) {
-  const Matrix<S> square = zeros<S>(d.key_dim, d.key_dim), wide = zeros<S>(d.key_dim, d.value_dim), thin = zeros<S>(d.key_dim, 1);
+  const Matrix<S> square = zeros<S>(d.key_dim, d.key_dim), wide = zeros<S>(d.key_dim, d.value_dim),
+                  thin = zeros<S>(d.key_dim, 1);
   return {square, square, wide, thin, wide, thin};
 }
 
 // D^K S^Q P + S^K D^Q P + S^K S^Q D^P of the moments `x` before the token; each increment times its own factor.
 template <class S>
-Matrix<S> singles(const Hla3State<S>& x, const Matrix<S>& p, const Matrix<S>& k, const Matrix<S>& q, const Matrix<S>& dp) {
-  return product(product(outer(k, k), x.Q), p) + product(product(x.K, outer(q, q)), p) + product(product(x.K, x.Q), dp);
+Matrix<S> singles(const Hla3State<S>& x, const Matrix<S>& p, const Matrix<S>& k, const Matrix<S>& q,
+                  const Matrix<S>& dp) {
+  return product(product(outer(k, k), x.Q), p) + product(product(x.K, outer(q, q)), p) +
+         product(product(x.K, x.Q), dp);
 }
 // Printed Algorithm 3: moments times gamma, G <- gamma G + the increments of the previous, undecayed moments. Corrected:
 // G <- gamma^3 G + gamma^2 (the same increments).
@@ -27,8 +30,12 @@ Hla3State<S> hla3_step(const Hla3State<S>& x, const Head<S>& in, Index t, bool c
   const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t), kv = outer(k, v), kc = k.transpose();
   const S& g = in.decay;
   const S old = corrected ? S(g * g * g) : g, fresh = corrected ? S(g * g) : S(1);
-  return {g * x.K + outer(k, k), g * x.Q + outer(q, q), g * x.P + kv, g * x.m + kc,
-          old * x.G + fresh * singles(x, x.P, k, q, kv), old * x.h + fresh * singles(x, x.m, k, q, kc)};
+  return {g * x.K + outer(k, k),
+          g * x.Q + outer(q, q),
+          g * x.P + kv,
+          g * x.m + kc,
+          old * x.G + fresh * singles(x, x.P, k, q, kv),
+          old * x.h + fresh * singles(x, x.m, k, q, kc)};
 }
 template <class S>
 Rows<S> hla3_stream(const Head<S>& in, bool corrected = false) {
@@ -37,7 +44,8 @@ Rows<S> hla3_stream(const Head<S>& in, bool corrected = false) {
   for (Index t = 0; t < in.tokens(); ++t) {
     x = hla3_step(x, in, t, corrected);
     const Matrix<S> q = in.q.row(t), kq = product(x.K, x.Q);
-    rows.o.row(t) = product(q, product(kq, x.P) - x.G), rows.normaliser.row(t) = product(q, product(kq, x.m) - x.h);
+    rows.o.row(t) = product(q, product(kq, x.P) - x.G),
+    rows.normaliser.row(t) = product(q, product(kq, x.m) - x.h);
   }
   return rows;
 }
@@ -69,7 +77,8 @@ Rows<S> hla3_recurrence(const Head<S>& in, bool without_triple = false) {
   for (Index t = 0; t < in.tokens(); ++t) {
     const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t), DK = outer(k, k), DQ = outer(q, q);
     auto gain = [&](const Matrix<S>& p, const Matrix<S>& dp) {
-      Matrix<S> sum = product(product(x.K, DQ), dp) + product(product(DK, x.Q), dp) + product(product(DK, DQ), p);
+      Matrix<S> sum =
+          product(product(x.K, DQ), dp) + product(product(DK, x.Q), dp) + product(product(DK, DQ), p);
       return without_triple ? sum : sum + product(product(DK, DQ), dp);
     };
     F += gain(x.P, outer(k, v)), eta += gain(x.m, Matrix<S>(k.transpose()));
@@ -103,15 +112,27 @@ struct Hla3Monoid {
   static Hla3Segment<S> identity(Dims d) {
     const auto [n, w] = d;
     const Matrix<S> square = zeros<S>(n, n), wide = zeros<S>(n, w), thin = zeros<S>(n, 1);
-    return {square, square, wide, thin, wide, thin, square, zeros<S>(n * w, n * n), zeros<S>(n, n * n), wide, thin, S(1)};
+    return {square, square, wide, thin, wide, thin, square, zeros<S>(n * w, n * n), zeros<S>(n, n * n),
+            wide,   thin,   S(1)};
   }
   template <class S>
   static Hla3Segment<S> token(const Head<S>& in, Index t) {
-    const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t), DK = outer(k, k), DQ = outer(q, q), DP = outer(k, v);
+    const Matrix<S> q = in.q.row(t), k = in.k.row(t), v = in.v.row(t), DK = outer(k, k), DQ = outer(q, q),
+                    DP = outer(k, v);
     const S g = rule == Hla3Rule::corrected ? in.decay : S(1);
     const Matrix<S> dm = k.transpose(), flat = g * DK.reshaped(1, DK.size());
-    return {DK, DQ, DP, dm, g * product(DQ, DP), g * product(DQ, dm), g * product(DK, DQ), outer(DP.reshaped(1, DP.size()), flat),
-            outer(k, flat), product(product(DK, DQ), DP), product(product(DK, DQ), dm), in.decay};
+    return {DK,
+            DQ,
+            DP,
+            dm,
+            g * product(DQ, DP),
+            g * product(DQ, dm),
+            g * product(DK, DQ),
+            outer(DP.reshaped(1, DP.size()), flat),
+            outer(k, flat),
+            product(product(DK, DQ), DP),
+            product(product(DK, DQ), dm),
+            in.decay};
   }
   template <class S>
   static Hla3Segment<S> combine(const Hla3Segment<S>& a, const Hla3Segment<S>& b) {
@@ -119,13 +140,23 @@ struct Hla3Monoid {
     if constexpr (rule == Hla3Rule::corrected) {
       const S c = g * g * g;
       const S& f = a.rho;
-      return {g * a.K + b.K, g * a.Q + b.Q, g * a.P + b.P, g * a.m + b.m, c * a.R + f * b.R, c * a.r + f * b.r, c * a.U + f * b.U,
-              c * a.M + f * b.M, c * a.Mm + f * b.Mm,
-              c * a.F + b.F + product(a.K, b.R) + product(b.U, a.P) + apply_map(b.M, a.Q, a.P.rows(), a.P.cols()),
-              c * a.eta + b.eta + product(a.K, b.r) + product(b.U, a.m) + apply_map(b.Mm, a.Q, a.P.rows(), 1), f * g};
+      return {
+          g * a.K + b.K,
+          g * a.Q + b.Q,
+          g * a.P + b.P,
+          g * a.m + b.m,
+          c * a.R + f * b.R,
+          c * a.r + f * b.r,
+          c * a.U + f * b.U,
+          c * a.M + f * b.M,
+          c * a.Mm + f * b.Mm,
+          c * a.F + b.F + product(a.K, b.R) + product(b.U, a.P) + apply_map(b.M, a.Q, a.P.rows(), a.P.cols()),
+          c * a.eta + b.eta + product(a.K, b.r) + product(b.U, a.m) + apply_map(b.Mm, a.Q, a.P.rows(), 1),
+          f * g};
     }
     const Matrix<S> K = g * a.K, Q = g * a.Q, P = g * a.P, m = g * a.m;
-    Hla3Segment<S> x{K + b.K, Q + b.Q, P + b.P, m + b.m, g * a.R + b.R, g * a.r + b.r, g * a.U + b.U, g * a.M + b.M,
+    Hla3Segment<S> x{K + b.K,         Q + b.Q,       P + b.P,           m + b.m,
+                     g * a.R + b.R,   g * a.r + b.r, g * a.U + b.U,     g * a.M + b.M,
                      g * a.Mm + b.Mm, g * a.F + b.F, g * a.eta + b.eta, a.rho * b.rho};
     if constexpr (rule == Hla3Rule::no_cross) return x;
     x.F += product(K, b.R) + product(b.U, P), x.eta += product(K, b.r) + product(b.U, m);
@@ -157,7 +188,8 @@ Rows<S> hla3_sum(const Head<S>& in, W weight) {
     for (Index j = 0; j <= t; ++j) {
       S total(0);
       for (Index u = 0; u <= t; ++u)
-        for (Index i = 0; i <= t; ++i) total += weight(t, i, u, j) * scores(t, i) * scores(u, i) * scores(u, j);
+        for (Index i = 0; i <= t; ++i)
+          total += weight(t, i, u, j) * scores(t, i) * scores(u, i) * scores(u, j);
       rows.o.row(t) += total * in.v.row(j);
       rows.normaliser(t, 0) += total;
     }
@@ -166,7 +198,9 @@ Rows<S> hla3_sum(const Head<S>& in, W weight) {
 // gamma^(3t-i-u-j) on i, j <= u <= t.
 template <class S>
 Rows<S> hla3_masked(const Head<S>& in) {
-  return hla3_sum(in, [&](Index t, Index i, Index u, Index j) { return i <= u && j <= u ? power(in.decay, 3 * t - i - u - j) : S(0); });
+  return hla3_sum(in, [&](Index t, Index i, Index u, Index j) {
+    return i <= u && j <= u ? power(in.decay, 3 * t - i - u - j) : S(0);
+  });
 }
 inline bool largest_attained_once(Index i, Index u, Index j) {
   const Index s = std::max({i, u, j});

@@ -53,7 +53,9 @@ Matrix<S> log_linear_parallel(const Head<S>& in, L level) {
   return o;
 }
 template <class S>
-Matrix<S> log_linear_parallel(const Head<S>& in) { return log_linear_parallel(in, pair_level); }
+Matrix<S> log_linear_parallel(const Head<S>& in) {
+  return log_linear_parallel(in, pair_level);
+}
 
 // Before token t >= 1, z its trailing zeros: S^(z+1) = sum_{l<=z} S^(l), levels 0..z empty; then the transition of t
 // acts on every state; then S^(0) = beta_t k_t v_t^T. o_t = sum_l lambda_t^l q_t^T S^(l).
@@ -74,7 +76,8 @@ Matrix<S> log_linear_stream(const Head<S>& in, MergeRule rule = MergeRule::print
     if (rule == MergeRule::inject_first) states[0] = injection(in, t);
     for (auto& state : states) state = transition(in, t, state);
     if (rule == MergeRule::printed || rule == MergeRule::one_level_low) states[0] = injection(in, t);
-    for (Index l = 0; l + 1 < levels; ++l) o.row(t) += in.level_scales(t, l) * product(in.q.row(t), states[static_cast<std::size_t>(l)]);
+    for (Index l = 0; l + 1 < levels; ++l)
+      o.row(t) += in.level_scales(t, l) * product(in.q.row(t), states[static_cast<std::size_t>(l)]);
   }
   return o;
 }

@@ -27,8 +27,10 @@ Outcome run(const std::string& arguments) {
 }
 
 TEST(ProveCommand, DecidesWritesItsFileAndPrintsATable) {
-  const auto file = std::filesystem::temp_directory_path() / ("attest_prove_" + std::to_string(getpid()) + ".json");
-  const Outcome outcome = run("prove --claim 'hla.thm3.1*' --claim hla.fig1c --seed 5 --controls --json " + file.string());
+  const auto file =
+      std::filesystem::temp_directory_path() / ("attest_prove_" + std::to_string(getpid()) + ".json");
+  const Outcome outcome =
+      run("prove --claim 'hla.thm3.1*' --claim hla.fig1c --seed 5 --controls --json " + file.string());
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("hla.thm3.1.matrix"), std::string::npos);
   EXPECT_NE(outcome.output.find("3 claims"), std::string::npos) << outcome.output;
@@ -38,12 +40,15 @@ TEST(ProveCommand, DecidesWritesItsFileAndPrintsATable) {
   EXPECT_EQ(json["schema"], "attest.claims/1");
   EXPECT_EQ(json["seed"], 5);
   ASSERT_EQ(json["claims"].size(), 3u);
-  for (const auto& claim : json["claims"]) EXPECT_EQ(claim["verdict"], claim["id"] == "hla.fig1c" ? "refuted" : "holds");
+  for (const auto& claim : json["claims"])
+    EXPECT_EQ(claim["verdict"], claim["id"] == "hla.fig1c" ? "refuted" : "holds");
 }
 
 TEST(ProveCommand, RefutationsAreNoFailure) { EXPECT_EQ(run("prove --claim hla.sec4.3 --seed 1").code, 0); }
 
-TEST(ProveCommand, PrintsTheSeedItDraws) { EXPECT_EQ(run("prove --claim hla.eq3.2.metric").output.rfind("seed ", 0), 0u); }
+TEST(ProveCommand, PrintsTheSeedItDraws) {
+  EXPECT_EQ(run("prove --claim hla.eq3.2.metric").output.rfind("seed ", 0), 0u);
+}
 
 TEST(ProveCommand, RefusesAGlobThatMatchesNothingInOneLine) {
   const Outcome outcome = run("prove --claim nothing.here");

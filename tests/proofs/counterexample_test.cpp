@@ -43,8 +43,10 @@ Instance counterexample(const std::string& id) {
   options.seed = 42;
   const auto evidence = ledger_json(decide_claims(claims_matching(id), options), 42)["claims"][0]["evidence"];
   EXPECT_EQ(evidence["field"], "Q");
-  Instance c{rows_of(evidence["inputs"]["q"]), rows_of(evidence["inputs"]["k"]), rows_of(evidence["inputs"]["v"]), 1,
-             evidence["shape"]["tokens"], rows_of(evidence["left"]), rows_of(evidence["right"]), true};
+  Instance c{rows_of(evidence["inputs"]["q"]), rows_of(evidence["inputs"]["k"]),
+             rows_of(evidence["inputs"]["v"]), 1,
+             evidence["shape"]["tokens"],      rows_of(evidence["left"]),
+             rows_of(evidence["right"]),       true};
   if (evidence["inputs"].contains("decay")) c.gamma = rows_of(evidence["inputs"]["decay"])[0][0];
   c.numerator = evidence["compared"].get<std::string>().find("numerator") != std::string::npos;
   return c;
@@ -57,7 +59,8 @@ Rows sum_of(const Instance& c, W weight) {
     rows.emplace_back(c.numerator ? c.v[0].size() : 1, Rational(0));
     for (int i = 0; i <= t; ++i)
       for (int j = 0; j <= t; ++j)
-        for (std::size_t e = 0; e < rows.back().size(); ++e) rows.back()[e] += weight(t, i, j) * (c.numerator ? c.v[j][e] : Rational(1));
+        for (std::size_t e = 0; e < rows.back().size(); ++e)
+          rows.back()[e] += weight(t, i, j) * (c.numerator ? c.v[j][e] : Rational(1));
   }
   return rows;
 }
@@ -66,9 +69,12 @@ TEST(Counterexample, TheDecayedStreamOfSection43IsNotTheMaskedOperator) {
   const Instance c = counterexample("hla.sec4.3");
   auto pair = [&](int t, int i, int j) { return dot_of(c.q[t], c.k[i]) * dot_of(c.q[j], c.k[i]); };
   const Rows printed = sum_of(c, [&](int t, int i, int j) -> Rational {
-    return (raised(c.gamma, 2 * t - i - j) - (j < i ? raised(c.gamma, t - 1 - j) : Rational(0))) * pair(t, i, j);
+    return (raised(c.gamma, 2 * t - i - j) - (j < i ? raised(c.gamma, t - 1 - j) : Rational(0))) *
+           pair(t, i, j);
   });
-  const Rows masked = sum_of(c, [&](int t, int i, int j) -> Rational { return i <= j ? Rational(raised(c.gamma, 2 * t - i - j) * pair(t, i, j)) : Rational(0); });
+  const Rows masked = sum_of(c, [&](int t, int i, int j) -> Rational {
+    return i <= j ? Rational(raised(c.gamma, 2 * t - i - j) * pair(t, i, j)) : Rational(0);
+  });
   EXPECT_EQ(c.left, printed);
   EXPECT_EQ(c.right, masked);
   EXPECT_NE(printed, masked);
@@ -78,8 +84,11 @@ TEST(Counterexample, Figure1cLosesThePairsThatCrossTheChunk) {
   const Instance c = counterexample("hla.fig1c");
   ASSERT_EQ(c.tokens, 2);  // so that the chunk has width 1
   auto pair = [&](int t, int i, int j) { return dot_of(c.q[t], c.k[i]) * dot_of(c.q[j], c.k[i]); };
-  const Rows printed = sum_of(c, [&](int t, int i, int j) -> Rational { return i <= j && !(i < t && j == t) ? pair(t, i, j) : Rational(0); });
-  const Rows masked = sum_of(c, [&](int t, int i, int j) -> Rational { return i <= j ? pair(t, i, j) : Rational(0); });
+  const Rows printed = sum_of(c, [&](int t, int i, int j) -> Rational {
+    return i <= j && !(i < t && j == t) ? pair(t, i, j) : Rational(0);
+  });
+  const Rows masked =
+      sum_of(c, [&](int t, int i, int j) -> Rational { return i <= j ? pair(t, i, j) : Rational(0); });
   EXPECT_EQ(c.left, printed);
   EXPECT_EQ(c.right, masked);
   EXPECT_NE(printed, masked);
@@ -89,8 +98,11 @@ TEST(Counterexample, Figure2cLosesTheTokenItself) {
   const Instance c = counterexample("ahla.fig2c");
   ASSERT_EQ(c.tokens, 2);
   auto pair = [&](int t, int i, int j) { return dot_of(c.q[t], c.k[i]) * dot_of(c.q[i], c.k[j]); };
-  const Rows printed = sum_of(c, [&](int t, int i, int j) -> Rational { return j <= i && !(i == t && j < t) ? pair(t, i, j) : Rational(0); });
-  const Rows masked = sum_of(c, [&](int t, int i, int j) -> Rational { return j <= i ? pair(t, i, j) : Rational(0); });
+  const Rows printed = sum_of(c, [&](int t, int i, int j) -> Rational {
+    return j <= i && !(i == t && j < t) ? pair(t, i, j) : Rational(0);
+  });
+  const Rows masked =
+      sum_of(c, [&](int t, int i, int j) -> Rational { return j <= i ? pair(t, i, j) : Rational(0); });
   EXPECT_EQ(c.left, printed);
   EXPECT_EQ(c.right, masked);
   EXPECT_NE(printed, masked);
@@ -126,7 +138,8 @@ TEST(Counterexample, ThePrintedDecayedAhlaScanIsNotItsStream) {
     Rational R, P, E, rho;
   };
   auto join = [](const Segment& a, const Segment& b) {
-    return Segment{b.rho * a.R + b.R, b.rho * a.P + b.P, b.rho * a.E + b.E + b.R * b.rho * a.P, a.rho * b.rho};
+    return Segment{b.rho * a.R + b.R, b.rho * a.P + b.P, b.rho * a.E + b.E + b.R * b.rho * a.P,
+                   a.rho * b.rho};
   };
   std::vector<Segment> token;
   for (int t = 0; t < 5; ++t) {

@@ -19,7 +19,8 @@ Statement about_xyz(F sides) {
 }
 
 TEST(Engine, AnIdentityHoldsWithItsDegree) {
-  const auto decision = decide(about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + x * z); }), "law", {});
+  const auto decision = decide(
+      about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + x * z); }), "law", {});
   EXPECT_EQ(decision.verdict, Finding::holds);
   EXPECT_EQ(decision.total_degree, 2);
   EXPECT_GE(decision.instances_per_shape, 2);
@@ -27,7 +28,8 @@ TEST(Engine, AnIdentityHoldsWithItsDegree) {
 }
 
 TEST(Engine, AFalseIdentityIsRefutedByItsSimplestInstance) {
-  const auto decision = decide(about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + z); }), "law", {});
+  const auto decision =
+      decide(about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + z); }), "law", {});
   ASSERT_EQ(decision.verdict, Finding::refuted);
   const auto& in = decision.counterexample->inputs;
   EXPECT_EQ(in.scalar("x"), 0);
@@ -39,7 +41,8 @@ TEST(Engine, AFalseIdentityTrueOnEveryIntegerThatIsTriedIsUndecided) {
   const auto decision = decide(about_xyz([](auto x, auto y, auto) {
                                  using S = decltype(x);
                                  S product = x;
-                                 for (int root = 1; root <= 5; ++root) product = product * (x - S(root)) * (x + S(root));
+                                 for (int root = 1; root <= 5; ++root)
+                                   product = product * (x - S(root)) * (x + S(root));
                                  return std::pair<S, S>(product * y, S(0));
                                }),
                                "law", {});
@@ -47,7 +50,9 @@ TEST(Engine, AFalseIdentityTrueOnEveryIntegerThatIsTriedIsUndecided) {
 }
 
 TEST(Engine, AHighDegreeTakesMoreInstances) {
-  const auto decision = decide(about_xyz([](auto x, auto, auto) { return std::pair(power(x, 100000), power(power(x, 1000), 100)); }), "law", {});
+  const auto decision = decide(
+      about_xyz([](auto x, auto, auto) { return std::pair(power(x, 100000), power(power(x, 1000), 100)); }),
+      "law", {});
   EXPECT_EQ(decision.verdict, Finding::holds);
   EXPECT_EQ(decision.total_degree, 100000);
   EXPECT_EQ(decision.instances_per_shape, 3);
