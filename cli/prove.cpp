@@ -29,7 +29,7 @@ std::vector<const Claim*> chosen(const std::vector<std::string>& globs) {
     const auto found = claims_matching(glob);
     if (found.empty())
       throw BadInput("--claim " + in_quotes(glob) +
-                     ": no claim has such an id, expected a glob over the ids of attest prove --list");
+                     ": no claim has such an id, expected a glob over the ids of attest prove --list, for example 'hla.*'");
     for (const Claim* claim : found)
       if (std::find(claims.begin(), claims.end(), claim) == claims.end()) claims.push_back(claim);
   }
@@ -52,6 +52,7 @@ std::string table(const std::vector<Entry>& entries) {
     text += line_of(entry.claim->id, finding_name(entry.decision.verdict),
                     entry.corrected ? finding_name(entry.corrected->verdict) : "", summary(entry.decision),
                     columns);
+    text += explain(entry);
     for (const auto& control : entry.controls)
       text += line_of("  control: " + control.name, finding_name(control.decision.verdict), "",
                       summary(control.decision), columns);
@@ -68,8 +69,11 @@ std::string totals(const std::vector<Entry>& entries, double seconds) {
     for (const auto& control : entry.controls)
       ++controls, survivors += control.decision.verdict != Finding::refuted;
   }
-  std::string text = fmt::format("{} claims in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(),
-                                 seconds, holds, refuted, undecided);
+  std::string text =
+      "evidence: shapes x random instances of each, total degree, probability that a false identity survived; of a "
+      "refuted claim the smallest counterexample, left against right side\n";
+  text += fmt::format("{} claim{} in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(),
+                      entries.size() == 1 ? "" : "s", seconds, holds, refuted, undecided);
   if (controls > 0) text += fmt::format("; {} controls, {} survived", controls, survivors);
   return text + '\n';
 }

@@ -104,9 +104,14 @@ class Search {
         generator_(ranks_for(fields_)),
         random_(seed_of(options.seed, name, shape, 0x51)) {}
 
-  bool fails(const Ranks& ranks) const {
-    return first_difference(statement_.over_rational(shape_, rational_inputs(fields_, ranks))).has_value();
+  // The place of the first comparison whose sides differ: outputs stand before normalisers and states.
+  std::optional<std::size_t> first_failure(const Ranks& ranks) const {
+    const auto comparisons = statement_.over_rational(shape_, rational_inputs(fields_, ranks));
+    for (std::size_t i = 0; i < comparisons.size(); ++i)
+      if (!(comparisons[i].left == comparisons[i].right)) return i;
+    return std::nullopt;
   }
+  bool fails(const Ranks& ranks) const { return first_failure(ranks).has_value(); }
   bool some_instance_fails(int instances, std::int64_t& count) {
     for (int i = 0; i < instances; ++i, ++count)
       if (fails(generator_(random_.split(), i % 9).value())) return true;
@@ -115,13 +120,16 @@ class Search {
   // The simplest of several shrunk counterexamples.
   std::optional<Counterexample> smallest(std::int64_t& count) {
     std::optional<Ranks> best;
+    std::size_t place = 0;  // of the comparison that `best` refutes
     int found = 0;
     for (int i = 0; i < 4000 && found < 12; ++i, ++count) {
       auto candidate = generator_(random_.split(), i % 9);
-      if (!fails(candidate.value())) continue;
+      const auto failure = first_failure(candidate.value());
+      if (!failure) continue;
       ++found;
-      const Ranks shrunk = shrink(std::move(candidate));
-      if (!best || cost(shrunk) < cost(*best)) best = shrunk;
+      const Ranks shrunk = shrink(std::move(candidate), *failure);
+      if (best && std::pair(*failure, cost(shrunk)) >= std::pair(place, cost(*best))) continue;
+      best = shrunk, place = *failure;
     }
     if (!best) return std::nullopt;
     const Inputs<Rational> inputs = rational_inputs(fields_, *best);
@@ -131,12 +139,14 @@ class Search {
   }
 
  private:
-  Ranks shrink(rc::Shrinkable<Ranks> current) const {
+  // Shrinks while a comparison at `place` or before it still differs: an output that is wrong is not shrunk away
+  // to a normaliser that is.
+  Ranks shrink(rc::Shrinkable<Ranks> current, std::size_t place) const {
     for (bool again = true; again;) {
       again = false;
       auto simpler = current.shrinks();
       while (auto next = simpler.next())
-        if (fails(next->value())) {
+        if (first_failure(next->value()).value_or(place + 1) <= place) {
           current = std::move(*next);
           again = true;
           break;

@@ -162,6 +162,22 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
   return {{"schema", "attest.claims/1"}, {"seed", seed}, {"claims", claims}};
 }
 
+std::string explain(const Entry& entry) {
+  if (entry.decision.verdict != Finding::refuted) return "";
+  const Counterexample& c = *entry.decision.counterexample;
+  std::string inputs;
+  for (const auto& [name, value] : c.inputs.all())
+    inputs += fmt::format("{}{}={}", inputs.empty() ? "" : "  ", name, matrix_json(value).dump());
+  std::erase(inputs, '"');
+  std::string text = fmt::format("    claimed:   {}\n    fails at:  {}\n    compared:  {}, entry [{},{}]\n",
+                                 entry.claim->statement.text, inputs, c.difference.what, c.row, c.column);
+  if (entry.corrected)
+    text += fmt::format("    corrected: {} ({})\n", entry.claim->corrected->text, finding_name(entry.corrected->verdict));
+  if (entry.instead)
+    text += fmt::format("    computes:  {} ({})\n", entry.claim->instead->text, finding_name(entry.instead->verdict));
+  return text;
+}
+
 std::string summary(const Decision& d) {
   if (d.verdict == Finding::undecided)
     return "no rational counterexample found, though random instances fail";

@@ -36,6 +36,10 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
 // "272 shapes x 2, degree 67, 2^-109" or "T=3 d=1 dv=1: 4 against 2".
 std::string summary(const Decision& decision);
 
+// For a refuted claim, indented lines: what was claimed, the counterexample, the corrected statement and what the
+// printed formula computes instead, where that is known. Empty for any other.
+std::string explain(const Entry& entry);
+
 // The sources of claims; each file of proofs/claims has one.
 void append_all_laws(std::vector<Claim>& list);
 void append_hla2_claims(std::vector<Claim>& list);
