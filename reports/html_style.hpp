@@ -44,13 +44,13 @@ nav a { text-decoration: none; border: 1px solid var(--line); background: var(--
 .scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th { text-align: left; font-weight: 600; color: var(--soft); white-space: nowrap; }
-th, td { padding: 6px 9px; vertical-align: top; }
+th, td { padding: 5px 7px; vertical-align: top; }
 thead tr:last-child th { border-bottom: 1px solid var(--line); }
 thead th.group { text-align: center; border-bottom: 1px solid var(--line); padding-bottom: 2px; }
 tbody tr + tr td { border-top: 1px solid var(--line); }
 tbody tr.operator th { white-space: normal; background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { width: 100%; min-width: 270px; } td.oracle { min-width: 128px; } .whole { white-space: nowrap; }
+td.name { width: 100%; min-width: 230px; } td.oracle { min-width: 118px; } .whole { white-space: nowrap; }
 td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }

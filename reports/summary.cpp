@@ -136,6 +136,7 @@ std::vector<std::string> contract_labels(const std::vector<std::string>& contrac
     std::vector<std::pair<std::string, std::vector<std::string>>>
         keys_of;  // value -> keys, in the order of the contract
     for (const auto& part : words(contract)) {
+      if (part == "gate_sum=fp32/chunk" || part == "inverse=substitution" || part == "exp=1ulp") continue;  // defaults
       const auto equals = std::min(part.find('='), part.size());
       const std::string key = part.substr(0, equals), value = part.substr(equals);
       auto known =
@@ -150,9 +151,9 @@ std::vector<std::string> contract_labels(const std::vector<std::string>& contrac
       if (label.empty() && keys.size() >= 3)
         label = value.substr(value.empty() ? 0 : 1);
       else
-        label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ","), value);
+        label += fmt::format("{}{}{}", label.empty() ? "" : "; ", fmt::join(keys, ", "), value);
     }
-    labels.push_back(label.empty() ? "no contract" : label);
+    labels.push_back(contract.empty() ? "no contract" : label);
   }
   return labels;
 }

@@ -232,10 +232,11 @@ TEST(Summary, NaNIsTheWorstNumber) {
   EXPECT_FALSE(worse_number(NAN, NAN));
 }
 
-TEST(Summary, ShortensContractsWithoutLosingAPart) {
+TEST(Summary, ShortensContractsToWhatIsNotDefault) {
   EXPECT_EQ(contract_labels({"input=bf16 product=bf16 accumulate=fp32 state=fp32 output=bf16"}).front(),
-            "bf16; accumulate,state=fp32");
+            "bf16; accumulate, state=fp32");
   EXPECT_EQ(contract_labels({"input=bf16 state=fp32 exp=2ulp"}).front(), "input=bf16; state=fp32; exp=2ulp");
+  EXPECT_EQ(contract_labels({"input=bf16 gate_sum=fp32/chunk inverse=powers exp=1ulp"}).front(), "input=bf16; inverse=powers");
   EXPECT_EQ(contract_labels({""}).front(), "no contract");
 }
 
