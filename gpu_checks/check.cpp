@@ -260,7 +260,7 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   const Matrix<double> magnitude = rows.gather(truth.magnitude, oracle.problem.tokens);
   const ErrorModel model = model_of(kernel, op, problem, rows);
   const Judging how{independent(input, kernel.contract), got.size()};
-  if (got.size() == 0) return finish(Verdict::pass, "no tokens, nothing to compare");
+  if (got.size() == 0) return finish(Verdict::not_run, "no tokens, nothing to compare");
   result.judgement = judge(got, expected, model, kernel.contract, how);
   if (result.judgement.radius_over_bound > largest_radius_over_bound && oracle.sharpen())
     return judge_kernel(kernel, op, input, oracle, tokens, plain);

@@ -9,11 +9,11 @@
 
 namespace attest {
 
-// Where a run in progress is kept: "x.jsonl" -> "x.jsonl.partial".
+// Where a run in progress is kept: "x.jsonl" -> "x.jsonl.PID.partial".
 std::filesystem::path partial_name(const std::filesystem::path& path);
 
-// Streams a run to PATH.partial, line by line; end() writes the last line and renames to PATH. Destroyed
-// before end(), it removes what it wrote; killed before end(), it leaves PATH.partial, which a reader
+// Streams a run to PATH.PID.partial, line by line; end() writes the last line and renames to PATH. Destroyed
+// before end(), it removes what it wrote; killed before end(), it leaves PATH.PID.partial, which a reader
 // recognises as incomplete.
 class RecordWriter {
  public:

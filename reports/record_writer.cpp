@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -143,7 +145,7 @@ std::string to_json_line(const End& e) {
 
 std::filesystem::path partial_name(const std::filesystem::path& path) {
   std::filesystem::path partial = path;
-  partial += ".partial";
+  partial += "." + std::to_string(getpid()) + ".partial";  // two runs into one folder keep apart
   return partial;
 }
 

@@ -15,6 +15,11 @@ struct Normaliser {
   double epsilon = 0;
 };
 
+// The stages alone, to first order, of the raw operator: what the perturbation of single entries must agree with.
+// Underflow below fp32's range and the second order of the delta rules are not in it.
+ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                             const Contract& contract, bool rounds_output = true);
+
 // Inputs are already rounded to the input format; alpha is exp(g) where the gate is given as g.
 // With normaliser.divide the model has one column less than v.
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,

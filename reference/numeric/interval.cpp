@@ -44,7 +44,12 @@ Enclosure enclosure_of(const Interval& value) {
   mpfr_div_2ui(middle.value, middle.value, 1, MPFR_RNDN);
   Enclosure result;
   result.high = nearest_with_subnormals(middle.value);
-  if (!std::isfinite(result.high)) return {result.high, 0, std::numeric_limits<double>::infinity()};
+  if (!std::isfinite(result.high)) {
+    // Infinite when the whole interval lies beyond the doubles on one side; otherwise nothing is known yet.
+    const bool beyond = std::isinf(mpfr_get_d(&data->left, MPFR_RNDZ) * 2) && std::isinf(mpfr_get_d(&data->right, MPFR_RNDZ) * 2) &&
+                        mpfr_sgn(&data->left) == mpfr_sgn(&data->right) && mpfr_number_p(&data->left) && mpfr_number_p(&data->right);
+    return {beyond ? result.high : 0, 0, std::numeric_limits<double>::infinity()};
+  }
   mpfr_sub_d(rest.value, middle.value, result.high, MPFR_RNDN);
   result.low = nearest_with_subnormals(rest.value);
   // The farther end from high + low, every step rounded away from zero.

@@ -1,7 +1,7 @@
 // Softmax attention: o_t = sum_{s<=t} softmax_s(q_t.k_s) v_s, causal; q carries the scale 1/sqrt(key_dim).
 // direct: weights exp(score - max) over the row. stream: the online form (m, l, acc), rescaled when the maximum moves.
 // Domain: any real q, k, v. Source: Vaswani et al. 2017, arXiv 1706.03762 eq. 1; online: Milakov and Gimelshein 2018,
-// arXiv 1805.02867. The shift is any number near the maximum: it changes no exact value, so it is a plain double.
+// arXiv 1805.02867. The shift is the score that looks largest; which one is taken changes no exact value.
 #pragma once
 #include "reference/numeric/approximate.hpp"
 #include "reference/operators/common/declaration.hpp"
@@ -29,11 +29,12 @@ struct Softmax {
     Solution<S> result{zeros<S>(head.tokens(), head.v.cols()), {}};
     for (Index t = 0; t < head.tokens(); ++t) {
       const Matrix<S> scores = product(head.q.row(t), head.k.middle_rows(0, t + 1).transpose());
-      double shift = approximate(scores(0, 0));
-      for (Index s = 1; s <= t; ++s) shift = std::max(shift, approximate(scores(0, s)));
+      Index largest = 0;
+      for (Index s = 1; s <= t; ++s)
+        if (approximate(scores(0, s)) > approximate(scores(0, largest))) largest = s;
       S total(0);
       for (Index s = 0; s <= t; ++s) {
-        const S weight = exp(S(scores(0, s) - S(shift)));
+        const S weight = exp(S(scores(0, s) - scores(0, largest)));
         total += weight;
         result.o.row(t) += weight * head.v.row(s);
       }
@@ -46,20 +47,19 @@ struct Softmax {
     using std::exp;
     Solution<S> result{zeros<S>(head.tokens(), head.v.cols()), {}};
     for (Index t = 0; t < head.tokens(); ++t) {
-      S total(0);
+      S total(0), shift(0);
       Matrix<S> sum = zeros<S>(1, head.v.cols());
-      double shift = 0;
       for (Index s = 0; s <= t; ++s) {
         const S score = dot(head.q.row(t), head.k.row(s));
-        if (const double here = approximate(score); s == 0 || here > shift) {
+        if (s == 0 || approximate(score) > approximate(shift)) {
           if (s > 0) {
-            const S fade = exp(S(S(shift) - S(here)));
+            const S fade = exp(S(shift - score));
             total *= fade;
             sum *= fade;
           }
-          shift = here;
+          shift = score;
         }
-        const S weight = exp(S(score - S(shift)));
+        const S weight = exp(S(score - shift));
         total += weight;
         sum = arithmetic.carry("sum", Matrix<S>(sum + weight * head.v.row(s)));
       }

@@ -20,7 +20,7 @@ using namespace testing_errors;
 using V = Var<double>;
 
 Contract bf16_contract() {
-  return parse_contract("input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp16 output=bf16");
+  return parse_contract("input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=tf32 output=bf16");
 }
 
 // Every stage entry gets an input of the tape beside it, and every product its own: their adjoints are s_e.
@@ -174,7 +174,7 @@ TEST_P(ChunkStages, CostWhatThePerturbationOfEachOfTheirEntriesCosts) {
     for (const Index width : {1, 4, 8}) {
       const Head<double> head = head_of(op, shape, contract, 7 + static_cast<std::uint64_t>(width));
       const Evaluation how{Form::chunk, width, s.algebra};
-      const ErrorModel model = error_model(op, head, how, contract);
+      const ErrorModel model = first_order_model(op, head, how, contract);
       ASSERT_FALSE(model.undecided) << model.reason;
       ASSERT_TRUE(model.sharp);
       const Measured measured = measure(op, head, how);
@@ -235,7 +235,7 @@ TEST_P(CarriedStates, CostInStreamAndScanWhatThePerturbationOfEachOfTheirEntries
     for (const Form form : {Form::stream, Form::scan}) {
       if (std::string(s.name) == "softmax" && form == Form::scan) continue;
       const Head<double> head = head_of(op, shape, contract, 7);
-      const ErrorModel model = error_model(op, head, {form, 1, 0}, contract);
+      const ErrorModel model = first_order_model(op, head, {form, 1, 0}, contract);
       ASSERT_TRUE(model.sharp);
       const Measured measured = measure(op, head, {form, 1, 0});
       for (const auto& [label, share] : measured.absolute) {
@@ -259,7 +259,7 @@ TEST(ChunkStages, ADroppedStageIsNoticed) {
   const Contract contract = bf16_contract();
   const Head<double> head = random_head(op.declaration(), {11, 3, 2}, contract, 3);
   const Evaluation how{Form::chunk, 4, 1};
-  const ErrorModel model = error_model(op, head, how, contract);
+  const ErrorModel model = first_order_model(op, head, how, contract);
   const Measured measured = measure(op, head, how);
   Matrix<double> claimed = zeros<double>(11, 2), all = claimed;
   for (const auto& [label, share] : measured.absolute)

@@ -26,9 +26,34 @@ inline Matrix<double> to_matrix(const Array& a) {
 // How single errors add up: by absolute values (the worst case) or by squares (the variance). Both are
 // multiplicative, size(p, x y) = size(p, x) size(p, y), so one formula serves both.
 enum class Norm { absolute, square };
+
+// In a format of narrow range an entry below the smallest normal number costs what the smallest normal one does
+// (u 2^emin = eta / 2). While a scope lives on this thread, size_of raises such entries, exact zeros excepted.
+class UnderflowScope {
+ public:
+  explicit UnderflowScope(const Contract& contract) : saved_(floor()) {
+    floor() = 0;
+    for (const Format* format : {&contract.product, &contract.intermediate, &contract.state})
+      if (format->emin > fp32.emin) floor() = std::max(floor(), format->smallest_normal());
+  }
+  ~UnderflowScope() { floor() = saved_; }
+  UnderflowScope(const UnderflowScope&) = delete;
+  UnderflowScope& operator=(const UnderflowScope&) = delete;
+  static double& floor() {
+    thread_local double smallest = 0;
+    return smallest;
+  }
+
+ private:
+  double saved_;
+};
+
 inline Array size_of(Norm p, const Array& x) {
-  if (p == Norm::absolute) return x.cwiseAbs();
-  return x.cwiseAbs2();
+  const double floor = UnderflowScope::floor();
+  Array size = x.cwiseAbs();
+  if (floor > 0) size = size.unaryExpr([floor](double e) { return e == 0 ? 0 : std::max(e, floor); });
+  if (p == Norm::absolute) return size;
+  return size.cwiseAbs2();
 }
 inline double size_of(Norm p, double x) { return p == Norm::absolute ? std::abs(x) : x * x; }
 
