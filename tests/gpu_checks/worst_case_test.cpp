@@ -1,0 +1,49 @@
+// Cases on which a correct kernel was once called wrong, each with what the bound had left out. They may pass or
+// prove nothing; they may not fail. The control of the check itself stands in check_test.cpp: a wrong kernel fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.hpp"
+
+namespace attest {
+namespace {
+
+struct WorstCase {
+  const char *kernel, *line, *left_out;
+};
+
+constexpr WorstCase cases[] = {
+    {"cpu.log_linear_mamba2.chunk64.tf32",
+     "log_linear_mamba2 variant=masked T=128 d=32 dv=32 H=2 B=1 recipe=gaussian gates=extreme seed=1",
+     "underflow of a weight in tf32"},
+    {"cpu.log_linear_mamba2.chunk64.fp16",
+     "log_linear_mamba2 variant=masked T=128 d=32 dv=32 H=2 B=1 recipe=gaussian gates=extreme seed=1",
+     "subnormal weights in fp16"},
+    {"cpu.log_linear_gated_delta.chunk64.fp16",
+     "log_linear_gated_delta variant=masked T=128 d=32 dv=32 H=2 B=1 recipe=gaussian gates=extreme seed=1",
+     "subnormal weights in fp16"},
+    {"cpu.log_linear_mamba2.stream.fp32",
+     "log_linear_mamba2 variant=masked T=70 d=2 dv=2 H=1 B=1 recipe=growing gates=extreme seed=6",
+     "subnormal states in fp32"},
+    {"cpu.gated_delta.stream.fp32", "gated_delta variant=masked T=17 d=3 dv=2 H=2 B=1 recipe=bits gates=extreme seed=5",
+     "a gate that is subnormal"},
+    {"cpu.retention.chunk64.fp16", "retention variant=masked T=17 d=3 dv=2 H=2 B=1 recipe=denormal gates=published seed=5",
+     "subnormal operands in fp16"},
+    {"cpu.hla2.chunk64.subtract.tf32", "hla2 variant=masked T=17 d=3 dv=2 H=2 B=1 recipe=denormal gates=published seed=5",
+     "subnormal operands in tf32"},
+    {"cpu.delta.chunk16.bf16", "delta variant=masked T=17 d=3 dv=2 H=2 B=1 recipe=bits gates=none seed=5",
+     "second order: a huge state annihilated by its key"},
+};
+
+class WorstCases : public testing::TestWithParam<WorstCase> {};
+
+TEST_P(WorstCases, DoNotFailACorrectKernel) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_attest(
+      folder, std::string("check --kernel ") + GetParam().kernel + " --case '" + GetParam().line + "'");
+  EXPECT_TRUE(run.exit_code == 0 || run.exit_code == 3) << GetParam().left_out << "\n" << run.out << run.err;
+}
+INSTANTIATE_TEST_SUITE_P(Known, WorstCases, testing::ValuesIn(cases));
+
+}  // namespace
+}  // namespace attest
