@@ -105,6 +105,8 @@ double largest(const Range& entries, Index count) {
 // Underflow, a priori: every stage entry and product may be off by a few subnormals eta, seen through at most n d
 // factors of the largest inputs. Of no weight on ordinary data; where it reaches the result, nothing can be claimed.
 // Formats with a narrow range (fp16, fp8) are charged stage by stage instead (size_of).
+// NOT PROVED: the factor 8 and the exponent of n d are an estimate of order, to be replaced by a derivation. The term
+// can only widen a bound: it may cost power, and it may still be too small for a correct kernel.
 double underflow_term(const Declaration& d, const Head<double>& head, const Contract& c) {
   double eta = 0;
   for (const Format* format : {&c.product, &c.accumulate, &c.intermediate, &c.state, &c.gate_sum})
@@ -119,6 +121,8 @@ double underflow_term(const Declaration& d, const Head<double>& head, const Cont
 
 // Second order of the delta rules: a state that a key annihilates leaves no first-order trace, but the product of
 // two roundings of it stays. (8 u)^2 sum_a |q_ta| max_{s<=t} |S_s| by columns, S the state so far (values included).
+// NOT PROVED: the 8 stands for the roundings on a path and the largest entry for the sum over tokens; an estimate of
+// order, to be replaced by a derivation. It can only widen a bound.
 void add_second_order(const Declaration& d, const Head<double>& head, const Contract& c, ErrorModel& model) {
   if (!d.beta) return;
   const double u = 8 * std::max({c.product.unit_roundoff(), c.intermediate.unit_roundoff(), c.state.unit_roundoff(),
