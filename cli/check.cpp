@@ -1,4 +1,6 @@
 // attest check: kernels against the oracle, with records and a page.
+#include "gpu_checks/check.hpp"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <mpfr.h>
@@ -10,10 +12,11 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <set>
 
 #include "cli/commands.hpp"
-#include "gpu_checks/check.hpp"
+#include "cli/options.hpp"
+#include "reference/cases/checksum.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/check_record.hpp"
@@ -30,7 +33,6 @@ struct Arguments {
   std::optional<std::uint64_t> seed;
   bool unit_keys = false, whole = false;
   int threads = 0;
-  std::string command;
 };
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
@@ -46,15 +48,19 @@ std::string one_of_the_operators() {
 std::vector<std::vector<const Kernel*>> kernels_by_operator(const Arguments& arguments) {
   const auto found = find_kernels(arguments.kernel, arguments.op);
   if (found.empty())
-    throw BadInput(fmt::format("no kernel matches --kernel {} --operator {}, expected globs such as cpu.hla2.* or of the operators{}",
-                               in_quotes(arguments.kernel), in_quotes(arguments.op), one_of_the_operators()));
+    throw BadInput(
+        fmt::format("no kernel matches --kernel {} --operator {}, expected globs such as cpu.hla2.* or of "
+                    "the operators{}",
+                    in_quotes(arguments.kernel), in_quotes(arguments.op), one_of_the_operators()));
   std::vector<std::vector<const Kernel*>> groups;
   for (const Kernel* kernel : found) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) {
       return g[0]->op == kernel->op && g[0]->variant == kernel->variant;
     });
-    if (group == groups.end()) groups.push_back({kernel});
-    else group->push_back(kernel);
+    if (group == groups.end())
+      groups.push_back({kernel});
+    else
+      group->push_back(kernel);
   }
   return groups;
 }
@@ -79,42 +85,91 @@ std::string lacking(const SafetensorsFile& file, const Declaration& declaration)
 struct Plan {
   std::vector<CheckSource> sources;
   std::vector<Checked> left_out;  // the file lacks a field
+  std::set<std::uint64_t> seeds;  // of what was drawn
+
+  // The seed of all that was drawn, where there is one.
+  std::optional<std::uint64_t> seed() const {
+    return seeds.size() == 1 ? std::optional(*seeds.begin()) : std::nullopt;
+  }
 };
 
 void add_file(const std::string& path, const Arguments& arguments, Plan& plan) {
   const SafetensorsFile file(path);
+  const std::string checksum = file_checksum(path);
   for (const auto& kernels : kernels_by_operator(arguments)) {
     const Declaration& declaration = operator_named(kernels[0]->op, kernels[0]->variant).declaration();
     CheckSource source;
     source.kernels = kernels;
     source.input.op = declaration.name, source.input.variant = declaration.variant, source.input.input = path;
+    source.input.checksum = checksum;
     source.input.unit_keys = arguments.unit_keys && needs_unit_keys(declaration);
     if (const std::string field = lacking(file, declaration); !field.empty()) {
       for (const Kernel* kernel : kernels) {
         Checked& checked = plan.left_out.emplace_back();
-        checked.kernel = kernel, checked.input = source.input, checked.reason = path + " has no field " + field;
+        checked.kernel = kernel, checked.input = source.input,
+        checked.reason = path + " has no field " + field;
       }
       continue;
     }
     source.problem = problem_of(source.input, declaration);
-    source.lengths = lengths_up_to(source.problem.tokens, arguments.whole || !source.problem.cu_seqlens.empty());
+    note_inputs(source.problem.fields, path);
+    source.lengths =
+        lengths_up_to(source.problem.tokens, arguments.whole || !source.problem.cu_seqlens.empty());
     source.input.tokens = source.lengths.back();
     plan.sources.push_back(std::move(source));
   }
 }
 
-void add_shape(const std::string& shape, std::uint64_t seed, const Arguments& arguments, Plan& plan) {
+bool given(const std::vector<std::string>& keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Keys that would change nothing are refused.
+void refuse_without_effect(const std::string& shape, const std::vector<std::string>& keys, const Case& c,
+                           const std::vector<const Declaration*>& declarations) {
+  const auto none = [&](auto takes) { return std::none_of(declarations.begin(), declarations.end(), takes); };
+  const std::string where = "--shape " + in_quotes(shape) + ": ";
+  if (given(keys, "gates") && none([&](const Declaration* d) {
+        return d->gates || d->beta || d->level_scales || (d->decay && !c.options.decay);
+      }))
+    throw BadInput(where + "gates=" + c.gates +
+                   ": none of the chosen operators draws gates, beta, level scales or decay");
+  if (given(keys, "unit_keys") && !c.unit_keys &&
+      !none([](const Declaration* d) { return needs_unit_keys(*d); }))
+    throw BadInput(where +
+                   "unit_keys=false: the delta rules are drawn with unit keys, without which their state "
+                   "grows beyond bounds");
+}
+
+void add_shape(const std::string& shape, std::optional<std::uint64_t> seed, std::uint64_t fresh,
+               const Arguments& arguments, Plan& plan) {
+  Case drawn;
+  const std::vector<std::string> keys = set_from_list(drawn, shape, "--shape");
+  if (!drawn.drawn())
+    throw BadInput("--shape " + in_quotes(shape) + ": input= is read, expected --input FILE or --case");
+  if (!given(keys, "seed"))
+    drawn.seed = seed.value_or(fresh);
+  else if (seed && *seed != drawn.seed)
+    throw BadInput(fmt::format("--shape {}: seed={} beside --seed {}, expected one seed", in_quotes(shape),
+                               drawn.seed, *seed));
+  note_options(drawn.options);
+  std::vector<const Declaration*> declarations;
   for (const auto& kernels : kernels_by_operator(arguments)) {
+    if (given(keys, "variant") && kernels[0]->variant != drawn.variant) continue;
     CheckSource source;
     source.kernels = kernels;
+    source.input = drawn;
     source.input.op = kernels[0]->op, source.input.variant = kernels[0]->variant;
-    source.input.seed = seed;
-    set_from_list(source.input, shape, "--shape");
-    if (!source.input.drawn()) throw BadInput("--shape " + in_quotes(shape) + ": input= is read, expected --input FILE or --case");
-    source.input.variant = kernels[0]->variant;
     source.lengths = lengths_up_to(*source.input.tokens, arguments.whole || !source.input.packed.empty());
+    declarations.push_back(&operator_named(source.input.op, source.input.variant).declaration());
     plan.sources.push_back(std::move(source));
   }
+  if (declarations.empty())
+    throw BadInput(fmt::format("--shape {}: no kernel of --kernel {} --operator {} computes variant={}",
+                               in_quotes(shape), in_quotes(arguments.kernel), in_quotes(arguments.op),
+                               printable(drawn.variant, 80)));
+  refuse_without_effect(shape, keys, drawn, declarations);
+  plan.seeds.insert(drawn.seed);
 }
 
 void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
@@ -122,23 +177,27 @@ void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
   source.input = parse_case(line);
   const Operator& op = operator_named(source.input.op, source.input.variant);
   for (const Kernel* kernel : find_kernels(arguments.kernel, arguments.op))
-    if (kernel->op == source.input.op && kernel->variant == source.input.variant) source.kernels.push_back(kernel);
+    if (kernel->op == source.input.op && kernel->variant == source.input.variant)
+      source.kernels.push_back(kernel);
   if (source.kernels.empty())
-    throw BadInput(fmt::format("no kernel matches --kernel {} --operator {} and computes {} ({})", in_quotes(arguments.kernel),
-                               in_quotes(arguments.op), source.input.op, source.input.variant));
-  if (!source.input.drawn()) source.problem = problem_of(source.input, op.declaration());
+    throw BadInput(fmt::format("no kernel matches --kernel {} --operator {} and computes {} ({})",
+                               in_quotes(arguments.kernel), in_quotes(arguments.op), source.input.op,
+                               source.input.variant));
+  if (source.input.drawn()) {
+    plan.seeds.insert(source.input.seed);
+  } else {
+    verify_checksum(source.input);
+    source.problem = problem_of(source.input, op.declaration());
+    note_inputs(source.problem.fields, source.input.input);
+  }
+  note_options(source.input.options);
   source.lengths = {source.input.drawn() ? *source.input.tokens : source.problem.tokens};
   plan.sources.push_back(std::move(source));
 }
 
-std::uint64_t drawn_seed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 1;  // fits every reader of JSON integers
-}
-
-Run describe_run(const Arguments& arguments, std::uint64_t seed) {
+Run describe_run(std::optional<std::uint64_t> seed) {
   Run run;
-  run.command = arguments.command, run.seed = seed;
+  run.command = invoked_command(), run.seed = seed;
   run.commit = ATTEST_COMMIT, run.compiler = ATTEST_COMPILER, run.flags = ATTEST_COMPILE_FLAGS;
   run.libraries = {{"attest", ATTEST_VERSION}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
   run.started = now();
@@ -152,7 +211,8 @@ class Progress {
     if (!terminal_) return;
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     const double left = elapsed / static_cast<double>(done) * static_cast<double>(total - done);
-    std::cerr << fmt::format("\r\033[Kchecked {} of {}, about {:.0f} s left", done, total, left) << std::flush;
+    std::cerr << fmt::format("\r\033[Kchecked {} of {}, about {:.0f} s left", done, total, left)
+              << std::flush;
   }
   void clear() {
     if (terminal_) std::cerr << "\r\033[K" << std::flush;
@@ -163,25 +223,55 @@ class Progress {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Everything that a finished check is written to.
+// A folder made for the results, removed again when nothing was put into it.
+class Folder {
+ public:
+  explicit Folder(const std::filesystem::path& path) : path_(path) {
+    std::error_code error;
+    made_ = std::filesystem::create_directories(path, error);
+    if (error || !std::filesystem::is_directory(path))
+      throw BadInput("--output " + in_quotes(path.native()) + ": cannot be made (" +
+                     (error ? error.message() : "not a folder") + "), expected a folder to write to");
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code not_empty;
+    if (made_) std::filesystem::remove(path_, not_empty);
+  }
+  std::filesystem::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+  bool made_ = false;
+};
+
+// Everything that a finished check is written to: opened before the work starts, put in place together at its end.
 class Journal {
  public:
-  Journal(const Arguments& arguments, std::uint64_t seed) : arguments_(arguments) {
-    records_.run = describe_run(arguments, seed);
+  Journal(const Arguments& arguments, const Plan& plan) : seeds_(plan.seeds) {
+    records_.run = describe_run(plan.seed());
+    for (const std::string& input : arguments.inputs)
+      refuse_same_file("--json", arguments.json, "--input", input);
     if (!arguments.json.empty()) json_ = std::make_unique<AtomicFile>(arguments.json);
     if (arguments.output.empty()) return;
-    std::error_code error;
-    std::filesystem::create_directories(arguments.output, error);
-    if (error || !std::filesystem::is_directory(arguments.output))
-      throw BadInput("--output " + in_quotes(arguments.output) + ": cannot be made (" + (error ? error.message() : "not a folder") +
-                     "), expected a folder to write to");
-    writer_ = std::make_unique<RecordWriter>(folder() / "records.jsonl", records_.run);
+    folder_ = std::make_unique<Folder>(arguments.output);
+    for (const char* name : {"records.jsonl", "index.html"}) {
+      const std::string path = (*folder_ / name).string();
+      refuse_same_file("--json", arguments.json, "--output's " + std::string(name), path);
+      for (const std::string& input : arguments.inputs)
+        refuse_same_file("--output's " + std::string(name), path, "--input", input);
+    }
+    page_ = std::make_unique<AtomicFile>(*folder_ / "index.html");
+    writer_ = std::make_unique<RecordWriter>(*folder_ / "records.jsonl", records_.run);
   }
 
   void add(const Checked& checked) {
-    CaseRecord record = to_record(checked);
+    CaseRecord record = to_record(checked, invoked_program());
     counts_.count(record.verdict);
-    if (first_of_line_ < records_.cases.size() && records_.cases[first_of_line_].kernel.name != record.kernel.name) print_line();
+    if (first_of_line_ < records_.cases.size() &&
+        records_.cases[first_of_line_].kernel.name != record.kernel.name)
+      print_line();
     if (writer_) writer_->add(record);
     record.curve = thin_curve(record.curve);
     records_.cases.push_back(std::move(record));
@@ -193,19 +283,23 @@ class Journal {
     print_line();
     summarise_operators();
     if (writer_) {
-      writer_->end(counts_.finished);
-      write_html(records_, folder() / "index.html", {.title = "attest check"});
-      std::cout << "records: " << (folder() / "records.jsonl").string() << "\npage:    " << (folder() / "index.html").string() << '\n';
+      writer_->close(counts_.finished);
+      page_->write(render_html(records_, {.title = "attest check"}));
     }
-    if (json_) write_json();
-    if (counts_.fail > 0) return 1;
-    if (counts_.suspect + counts_.undecided > 0) return 3;
-    return counts_.pass > 0 ? 0 : 77;
+    if (json_) json_->write(verdicts().dump(1) + "\n");
+    if (json_) json_->commit();
+    if (writer_) {
+      page_->commit();
+      writer_->commit();
+      std::cout << "records: " << (*folder_ / "records.jsonl").string()
+                << "\npage:    " << (*folder_ / "index.html").string() << '\n';
+    }
+    if (counts_.fail > 0) return exit_failed;
+    if (counts_.suspect + counts_.undecided > 0) return exit_undecided;
+    return counts_.pass > 0 ? exit_passed : exit_nothing_ran;
   }
 
  private:
-  std::filesystem::path folder() const { return arguments_.output; }
-
   // One line for the cases of one kernel since the last line: the worst verdict, error over bound at each T, the reason.
   void print_line() {
     if (first_of_line_ == records_.cases.size()) return;
@@ -215,15 +309,18 @@ class Journal {
       const CaseRecord& record = records_.cases[i];
       if (severity(record.verdict) > severity(worst->verdict)) worst = &record;
       const auto error = record.error.find("o");
-      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0), error == record.error.end() ? "-" : digits(error->second.ratio.max));
+      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0),
+                             error == record.error.end() ? "-" : digits(error->second.ratio.max));
     }
     first_of_line_ = records_.cases.size();
     const auto error = worst->error.find("o");
     const std::string power = error == worst->error.end() ? "" : "power " + percent(error->second.power);
-    std::string line = fmt::format("{:<9}  {:<43}  {} {:<11}  {}", verdict_words(worst->verdict), worst->kernel.name, lengths, power, worst->reason);
+    std::string line = fmt::format("{:<9}  {:<43}  {} {:<11}  {}", verdict_words(worst->verdict),
+                                   worst->kernel.name, lengths, power, worst->reason);
     line.erase(line.find_last_not_of(' ') + 1);
     std::cout << line << '\n';
-    if (severity(worst->verdict) >= severity(Verdict::suspect)) std::cout << "           replay: " << replay_of(*worst) << '\n';
+    if (severity(worst->verdict) >= severity(Verdict::suspect))
+      std::cout << "           replay: " << replay_of(*worst) << '\n';
   }
 
   void summarise_operators() const {
@@ -235,57 +332,90 @@ class Journal {
       End& counts = by_operator[title];
       counts.count(record.verdict);
     }
-    std::cout << fmt::format("\n{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", "operator", "cases", "pass", "fail", "suspect", "undecided", "not run");
+    std::cout << fmt::format("\n{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", "operator", "cases", "pass", "fail",
+                             "suspect", "undecided", "not run");
     const auto row = [](const std::string& title, const End& c) {
-      std::cout << fmt::format("{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", title, c.cases, c.pass, c.fail, c.suspect, c.undecided, c.not_run);
+      std::cout << fmt::format("{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", title, c.cases, c.pass, c.fail,
+                               c.suspect, c.undecided, c.not_run);
     };
     for (const std::string& title : order) row(title, by_operator.at(title));
     row("all", counts_);
-    std::cout << "seed " << records_.run.seed << '\n';
+    if (!seeds_.empty()) std::cout << fmt::format("seed {}\n", fmt::join(seeds_, ", "));
   }
 
-  void write_json() {
+  nlohmann::json verdicts() const {
     nlohmann::json kernels = nlohmann::json::array();
     for (const CaseRecord& record : records_.cases) {
-      nlohmann::json entry{{"kernel", record.kernel.name}, {"case", record.case_line}, {"verdict", to_string(record.verdict)}};
+      nlohmann::json entry{
+          {"kernel", record.kernel.name}, {"case", record.case_line}, {"verdict", to_string(record.verdict)}};
       if (!record.reason.empty()) entry["reason"] = record.reason;
-      if (record.error.contains("o")) entry["ratio"] = record.error.at("o").ratio.max, entry["power"] = record.error.at("o").power;
+      if (record.error.contains("o"))
+        entry["ratio"] = record.error.at("o").ratio.max, entry["power"] = record.error.at("o").power;
       if (!record.checks.empty()) entry["replay"] = record.checks[0].replay;
       kernels.push_back(entry);
     }
-    const nlohmann::json document{{"schema", "attest.check/1"}, {"seed", records_.run.seed}, {"cases", counts_.cases},
-                                  {"pass", counts_.pass}, {"fail", counts_.fail}, {"suspect", counts_.suspect},
-                                  {"undecided", counts_.undecided}, {"not_run", counts_.not_run}, {"kernels", kernels}};
-    json_->write(document.dump(1) + "\n");
-    json_->commit();
+    nlohmann::json document{{"schema", "attest.check/1"}, {"cases", counts_.cases},
+                            {"pass", counts_.pass},       {"fail", counts_.fail},
+                            {"suspect", counts_.suspect}, {"undecided", counts_.undecided},
+                            {"not_run", counts_.not_run}, {"kernels", kernels}};
+    if (records_.run.seed) document["seed"] = *records_.run.seed;
+    return document;
   }
 
-  const Arguments& arguments_;
+  std::set<std::uint64_t> seeds_;
   Records records_;
   End counts_;
   std::size_t first_of_line_ = 0;
-  std::unique_ptr<AtomicFile> json_;
+  std::unique_ptr<Folder> folder_;
+  std::unique_ptr<AtomicFile> json_, page_;
   std::unique_ptr<RecordWriter> writer_;
 };
 
-int run_check(const Arguments& arguments) {
-  const std::uint64_t seed = arguments.seed ? *arguments.seed : drawn_seed();
+Plan plan_of(const Arguments& arguments) {
+  if (arguments.unit_keys && arguments.inputs.empty())
+    throw BadInput("--unit-keys: has an effect on --input alone, expected --input FILE");
   Plan plan;
   for (const std::string& path : arguments.inputs) add_file(path, arguments, plan);
   for (const std::string& line : arguments.cases) add_case(line, arguments, plan);
-  for (const std::string& shape : arguments.shapes) add_shape(shape, seed, arguments, plan);
-  if (arguments.inputs.empty() && arguments.cases.empty() && arguments.shapes.empty())
-    add_shape("T=128,d=32,dv=32,H=2", seed, arguments, plan);
+  const std::uint64_t fresh = drawn_seed();
+  std::vector<std::string> shapes = arguments.shapes;
+  if (arguments.inputs.empty() && arguments.cases.empty() && shapes.empty())
+    shapes = {"T=128,d=32,dv=32,H=2"};
+  for (const std::string& shape : shapes) add_shape(shape, arguments.seed, fresh, arguments, plan);
+  if (arguments.seed && shapes.empty()) note("--seed has no effect: it is of --shape");
   if (plan.sources.empty()) throw BadInput("no kernel can run: " + plan.left_out.at(0).reason);
-  Journal journal(arguments, seed);
+  return plan;
+}
+
+// Of the largest source, as far as its values go.
+std::string largest_case(const Plan& plan) {
+  const auto size = [](const CheckSource& s) {
+    return s.input.drawn() ? static_cast<double>(*s.input.tokens) * s.input.heads * s.input.batch *
+                                 (s.input.key_dim + s.input.value_dim)
+                           : static_cast<double>(s.problem.tokens) * s.problem.heads * s.problem.batch *
+                                 (s.problem.key_dim + s.problem.value_dim);
+  };
+  const auto largest = std::max_element(plan.sources.begin(), plan.sources.end(),
+                                        [&](const auto& a, const auto& b) { return size(a) < size(b); });
+  return to_text(largest->input);
+}
+
+int run_check(const Arguments& arguments) {
+  const Plan plan = plan_of(arguments);
+  Journal journal(arguments, plan);
   for (const Checked& checked : plan.left_out) journal.add(checked);
   Progress progress;
-  check(plan.sources, arguments.threads,
-        {[&](const Checked& checked) {
-           progress.clear();
-           journal.add(checked);
-         },
-         [&](Index done, Index total) { progress.show(done, total); }});
+  try {
+    check(plan.sources, arguments.threads,
+          {[&](const Checked& checked) {
+             progress.clear();
+             journal.add(checked);
+           },
+           [&](Index done, Index total) { progress.show(done, total); }});
+  } catch (const std::bad_alloc&) {
+    throw BadInput("not enough memory, the largest case is '" + largest_case(plan) +
+                   "': expected smaller T, H, B, d or dv, or fewer --threads");
+  }
   progress.clear();
   return journal.finish();
 }
@@ -295,26 +425,37 @@ int run_check(const Arguments& arguments) {
 void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "judge kernels against the oracle; writes records and a page");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--kernel", arguments->kernel, "glob of kernel names, such as cpu.hla2.*; all by default");
+  command->add_option("--kernel", arguments->kernel,
+                      "glob of kernel names, such as cpu.hla2.*; all by default");
   command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
-  command->add_option("--input", arguments->inputs, "safetensors file as of attest reference; its first T/4, T/2 and T tokens are checked. Repeatable")->allow_extra_args(false);
-  command->add_option("--case", arguments->cases, "a case line, as reports print it. Repeatable")->allow_extra_args(false);
-  command->add_option("--shape", arguments->shapes, "drawn inputs: T=256,d=32,dv=32,H=2 and other keys of a case line (B, Hk, recipe, gates, decay ...); T/4, T/2 and T tokens are checked. Repeatable; without any input T=128,d=32,dv=32,H=2")->allow_extra_args(false);
-  command->add_flag("--unit-keys", arguments->unit_keys, "with --input: q and k of the delta rules divided by their l2 norm, without which their state grows beyond bounds (drawn ones always are)");
+  command
+      ->add_option(
+          "--input", arguments->inputs,
+          "safetensors file as of attest reference; its first T/4, T/2 and T tokens are checked. Repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--case", arguments->cases, "a case line, as reports print it. Repeatable")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--shape", arguments->shapes,
+                   "drawn inputs: T=256,d=32,dv=32,H=2 and other keys of a case line (variant, B, Hk, "
+                   "recipe, gates, decay, seed ...), with commas or spaces between them; T/4, T/2 and T "
+                   "tokens are checked. Repeatable; without any input T=128,d=32,dv=32,H=2")
+      ->allow_extra_args(false);
+  command->add_flag("--unit-keys", arguments->unit_keys,
+                    "with --input: q and k of the delta rules divided by their l2 norm, without which their "
+                    "state grows beyond bounds (drawn ones always are)");
   command->add_flag("--whole", arguments->whole, "T tokens only, not T/4 and T/2");
-  command->add_option("--seed", arguments->seed, "of --shape; drawn and printed when not given");
-  command->add_option("--output", arguments->output, "folder for records.jsonl and index.html, made if it is not there");
-  command->add_option("--json", arguments->json, "also write the verdicts to this file");
-  command->add_option("--threads", arguments->threads, "0: all of the machine")->check(CLI::Range(0, 1024))->capture_default_str();
-  command->footer("Exit codes: 0 all passed, 1 a kernel failed, 2 bad input or no such kernel, 3 undecided or suspect, 77 no kernel could run.\n"
-                  "Example: attest check --kernel 'cpu.hla2.*' --shape T=256,d=32,dv=32,H=2 --seed 1 --output /tmp/report");
-  command->callback([arguments, &app, &exit_code] {
-    arguments->command = "attest check";
-    for (const CLI::Option* option : app.get_subcommand("check")->get_options())
-      for (const std::string& value : option->results())
-        arguments->command += ' ' + (option->get_expected_max() == 0 ? option->get_name() : option->get_name() + " '" + value + "'");
-    exit_code = run_check(*arguments);
-  });
+  add_seed(command, arguments->seed, "of --shape; drawn and printed when not given");
+  add_path(command, "--output", arguments->output,
+           "folder for records.jsonl and index.html, made if it is not there");
+  add_path(command, "--json", arguments->json, "also write the verdicts to this file");
+  add_threads(command, arguments->threads);
+  command->footer(std::string(exit_codes) +
+                  "Kernels that could not run are listed as NOT RUN and count neither way.\n"
+                  "attest list --kernels and attest list --recipes say what there is.\n"
+                  "Example: attest check --kernel 'cpu.hla2.*' --shape T=256,d=32,dv=32,H=2 --seed 1 "
+                  "--output /tmp/report");
+  command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
 }
 
 }  // namespace attest

@@ -1,9 +1,23 @@
 // The subcommands of attest, each in its own file: add_NAME() describes its command line and what runs when it is
-// chosen, which sets exit_code (0 passed, 1 failed, 2 bad input, 3 undecided). BadInput may be thrown anywhere.
+// chosen, which sets exit_code. BadInput may be thrown anywhere. Exit codes mean the same in every subcommand.
 #pragma once
 #include <CLI/CLI.hpp>
 
 namespace attest {
+
+enum ExitCode {
+  exit_passed = 0,
+  exit_failed = 1,
+  exit_bad_input = 2,
+  exit_undecided = 3,
+  exit_internal = 70,
+  exit_nothing_ran = 77
+};
+
+inline constexpr const char* exit_codes =
+    "Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided or suspect and none "
+    "failed, 77 nothing "
+    "could run, 70 internal error.\n";
 
 void add_list(CLI::App& app, int& exit_code);
 void add_prove(CLI::App& app, int& exit_code);

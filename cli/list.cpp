@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "gpu_checks/kernel.hpp"
+#include "reference/cases/recipe.hpp"
 #include "reference/forms/operator.hpp"
 #include "reference/tensor/atomic_file.hpp"
 
@@ -74,16 +77,15 @@ std::string line_of(const Cells& cells, const std::vector<std::size_t>& widths, 
   return line + '\n';
 }
 
-std::string table(bool markdown) {
-  std::vector<Cells> rows{header};
-  for (const Operator* op : all_operators()) rows.push_back(row_of(op->declaration()));
-  std::vector<std::size_t> widths(header.size(), 0);
+std::string table_of(const std::vector<Cells>& rows, bool markdown) {
+  const std::size_t columns = rows.front().size();
+  std::vector<std::size_t> widths(columns, 0);
   for (const Cells& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
   std::string text;
   for (const Cells& row : rows) {
     text += line_of(row, widths, markdown);
-    if (markdown && &row == &rows.front()) text += line_of(Cells(header.size(), "---"), widths, true);
+    if (markdown && &row == &rows.front()) text += line_of(Cells(columns, "---"), widths, true);
   }
   return text;
 }
@@ -105,24 +107,81 @@ nlohmann::json document() {
   return {{"schema", "attest.operators/1"}, {"version", ATTEST_VERSION}, {"operators", operators}};
 }
 
+// What there is to list: a table, and the same as a document.
+struct Listing {
+  std::vector<Cells> rows;
+  nlohmann::json document;
+};
+
+Listing operators() {
+  Listing listing{{header}, document()};
+  for (const Operator* op : all_operators()) listing.rows.push_back(row_of(op->declaration()));
+  return listing;
+}
+
+Listing kernels() {
+  Listing listing{{{"kernel", "operator", "variant", "form", "contract"}}, {}};
+  nlohmann::json list = nlohmann::json::array();
+  for (const Kernel& k : registered_kernels()) {
+    listing.rows.push_back({k.name, k.op, k.variant, k.form, to_text(k.contract)});
+    list.push_back({{"kernel", k.name},
+                    {"door", k.door},
+                    {"operator", k.op},
+                    {"variant", k.variant},
+                    {"form", k.form},
+                    {"contract", to_text(k.contract)},
+                    {"features", k.features},
+                    {"limits", k.limits}});
+  }
+  listing.document = {{"schema", "attest.kernels/1"}, {"version", ATTEST_VERSION}, {"kernels", list}};
+  return listing;
+}
+
+Listing recipe_listing() {
+  Listing listing{{{"key", "recipe", "what it draws"}}, {}};
+  nlohmann::json list = nlohmann::json::array();
+  const auto add = [&](const char* key, const std::vector<RecipeInfo>& infos) {
+    for (const RecipeInfo& info : infos) {
+      listing.rows.push_back({std::string(key) + '=', info.name, info.description});
+      list.push_back({{"key", key},
+                      {"name", info.name},
+                      {"description", info.description},
+                      {"independent", info.independent}});
+    }
+  };
+  add("recipe", recipes());
+  add("gates", gate_recipes());
+  listing.document = {{"schema", "attest.recipes/1"}, {"version", ATTEST_VERSION}, {"recipes", list}};
+  return listing;
+}
+
 }  // namespace
 
 void add_list(CLI::App& app, int&) {
   struct Arguments {
-    bool markdown = false, formulas = false;
+    bool markdown = false, formulas = false, kernels = false, recipes = false;
     std::string json;
   };
-  auto* command = app.add_subcommand("list", "operators, variants, forms and options");
+  auto* command = app.add_subcommand("list", "operators, variants, forms and options; kernels; recipes");
   auto arguments = std::make_shared<Arguments>();
   command->add_flag("--markdown", arguments->markdown, "a Markdown table");
-  command->add_flag("--formulas", arguments->formulas,
-                    "formula and source of each operator instead of the table");
-  command->add_option("--json", arguments->json, "also write the declarations to this file");
-  command->footer("Example: attest list --markdown");
+  auto* formulas = command->add_flag("--formulas", arguments->formulas,
+                                     "formula and source of each operator instead of the table");
+  auto* of_kernels = command->add_flag("--kernels", arguments->kernels,
+                                       "the kernels that attest check knows, with their contracts");
+  auto* of_recipes =
+      command->add_flag("--recipes", arguments->recipes, "the recipes that attest check draws inputs from");
+  of_kernels->excludes(formulas)->excludes(of_recipes);
+  of_recipes->excludes(formulas);
+  add_path(command, "--json", arguments->json, "also write what is listed to this file");
+  command->footer(std::string(exit_codes) + "Example: attest list --markdown");
   command->callback([arguments] {
-    if (!arguments->json.empty()) write_file_atomically(arguments->json, document().dump(1) + "\n");
+    const Listing listing = arguments->kernels   ? kernels()
+                            : arguments->recipes ? recipe_listing()
+                                                 : operators();
+    if (!arguments->json.empty()) write_file_atomically(arguments->json, listing.document.dump(1) + "\n");
     if (!arguments->formulas) {
-      std::cout << table(arguments->markdown);
+      std::cout << table_of(listing.rows, arguments->markdown);
       return;
     }
     for (const Operator* op : all_operators()) {

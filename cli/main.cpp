@@ -7,14 +7,16 @@
 #include <string_view>
 
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "reference/tensor/bad_input.hpp"
+#include "reference/tensor/temporaries.hpp"
 
 namespace attest {
 namespace {
 
 int refuse(std::string_view what) {
   std::cerr << "attest: " << printable(what, 2000) << '\n';
-  return 2;
+  return exit_bad_input;
 }
 
 std::string subcommand_names(const CLI::App& app) {
@@ -43,10 +45,9 @@ int run_program(int argc, const char* const* argv) {
   app.set_version_flag("--version", "attest " ATTEST_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided, 77 nothing could "
-      "run.\n"
+      std::string(exit_codes) +
       "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4");
-  int exit_code = 0;
+  int exit_code = exit_passed;
   add_list(app, exit_code);
   add_prove(app, exit_code);
   add_reference(app, exit_code);
@@ -65,7 +66,7 @@ int run_program(int argc, const char* const* argv) {
     return refuse("not enough memory for this input");
   } catch (const std::exception& error) {
     std::cerr << "attest: internal error: " << printable(error.what(), 2000) << '\n';
-    return 1;
+    return exit_internal;
   }
   return exit_code;
 }
@@ -73,4 +74,8 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace attest
 
-int main(int argc, char** argv) { return attest::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  attest::remove_temporaries_on_signals();
+  attest::set_invocation(argc, argv);
+  return attest::run_program(argc, argv);
+}

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "proofs/ledger.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -17,7 +17,8 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> globs{"*"};
-  int trials = 2, threads = 0;
+  Index trials = 2;
+  int threads = 0;
   std::optional<std::uint64_t> seed;
   bool controls = false, list = false;
   std::string json;
@@ -29,7 +30,8 @@ std::vector<const Claim*> chosen(const std::vector<std::string>& globs) {
     const auto found = claims_matching(glob);
     if (found.empty())
       throw BadInput("--claim " + in_quotes(glob) +
-                     ": no claim has such an id, expected a glob over the ids of attest prove --list, for example 'hla.*'");
+                     ": no claim has such an id, expected a glob over the ids of attest prove --list, for "
+                     "example 'hla.*'");
     for (const Claim* claim : found)
       if (std::find(claims.begin(), claims.end(), claim) == claims.end()) claims.push_back(claim);
   }
@@ -70,7 +72,8 @@ std::string totals(const std::vector<Entry>& entries, double seconds) {
       ++controls, survivors += control.decision.verdict != Finding::refuted;
   }
   std::string text =
-      "evidence: shapes x random instances of each, total degree, probability that a false identity survived; of a "
+      "evidence: shapes x random instances of each, total degree, probability that a false identity "
+      "survived; of a "
       "refuted claim the smallest counterexample, left against right side\n";
   text += fmt::format("{} claim{} in {:.1f} s: {} hold, {} refuted, {} undecided", entries.size(),
                       entries.size() == 1 ? "" : "s", seconds, holds, refuted, undecided);
@@ -78,16 +81,34 @@ std::string totals(const std::vector<Entry>& entries, double seconds) {
   return text + '\n';
 }
 
+int list_claims(const std::vector<const Claim*>& claims, const std::string& path) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Claim* claim : claims)
+    list.push_back({{"id", claim->id}, {"source", claim->source}, {"statement", claim->statement.text}});
+  const nlohmann::ordered_json document{{"schema", "attest.claim_list/1"}, {"claims", list}};
+  if (!path.empty()) write_file_atomically(path, document.dump(1) + "\n");
+  for (const Claim* claim : claims) std::cout << claim->id << "  " << claim->statement.text << '\n';
+  return exit_passed;
+}
+
+// A control that survives is a failure of the ledger itself; a claim that could not be decided is undecided; claims that
+// are refuted are decided.
+int exit_code_of(const std::vector<Entry>& entries) {
+  bool undecided = false;
+  for (const Entry& entry : entries) {
+    undecided |= !entry.decided();
+    for (const auto& control : entry.controls)
+      if (control.decision.verdict != Finding::refuted) return exit_failed;
+  }
+  return undecided ? exit_undecided : exit_passed;
+}
+
 int prove(const Arguments& arguments) {
   const auto claims = chosen(arguments.globs);
-  if (arguments.list) {
-    for (const Claim* claim : claims) std::cout << claim->id << "  " << claim->statement.text << '\n';
-    return 0;
-  }
+  if (arguments.list) return list_claims(claims, arguments.json);
   LedgerOptions options;
-  options.seed = arguments.seed ? *arguments.seed
-                                : (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}());
-  options.trials = arguments.trials, options.threads = arguments.threads,
+  options.seed = arguments.seed ? *arguments.seed : drawn_seed();
+  options.trials = static_cast<int>(arguments.trials), options.threads = arguments.threads,
   options.controls = arguments.controls;
   std::optional<AtomicFile> file;  // opened first: an unwritable path is told before the work
   if (!arguments.json.empty()) file.emplace(arguments.json);
@@ -110,12 +131,7 @@ int prove(const Arguments& arguments) {
     file->commit();
   }
   std::cout << table(entries) << totals(entries, elapsed());
-  for (const Entry& entry : entries) {
-    if (!entry.decided()) return 1;
-    for (const auto& control : entry.controls)
-      if (control.decision.verdict != Finding::refuted) return 1;
-  }
-  return 0;
+  return exit_code_of(entries);
 }
 
 }  // namespace
@@ -126,23 +142,17 @@ void add_prove(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("--claim", arguments->globs, "glob over claim ids (repeatable), all by default")
       ->capture_default_str();
-  command
-      ->add_option("--trials", arguments->trials,
-                   "random instances of each shape over the prime field, at least 2")
-      ->check(CLI::Range(2, 10000))
-      ->capture_default_str();
-  command->add_option("--seed", arguments->seed,
-                      "seed of the random instances; drawn and printed by default");
-  command->add_option("--json", arguments->json, "write the ledger to this file");
-  command->add_option("--threads", arguments->threads, "threads, 0: as many as the machine has")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  add_whole_number(command, "--trials", arguments->trials, 2, 10000,
+                   "random instances of each shape over the prime field, at least 2");
+  add_seed(command, arguments->seed, "seed of the random instances; drawn and printed by default");
+  add_path(command, "--json", arguments->json, "write the ledger, or with --list the list, to this file");
+  add_threads(command, arguments->threads);
   command->add_flag("--controls", arguments->controls,
                     "decide the broken twin of every claim too: each must be refuted");
   command->add_flag("--list", arguments->list, "print ids and statements, decide nothing");
-  command->footer(
-      "Exit code 0: every claim decided, whatever the verdicts; 1 otherwise.\nExample: attest prove --claim "
-      "'hla.*' --seed 1 --json claims.json");
+  command->footer(std::string(exit_codes) +
+                  "A refuted claim is decided: it exits with 0. A control that survives exits with 1.\n"
+                  "Example: attest prove --claim 'hla.*' --seed 1 --json claims.json");
   command->callback([arguments, &exit_code] { exit_code = prove(*arguments); });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/options.hpp"
 #include "reference/forms/gradient.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/forms/oracle.hpp"
@@ -146,14 +147,6 @@ nlohmann::json json_of(const OracleResult& result, const std::map<std::string, s
   return document;
 }
 
-// Two names of one file would have the second writer destroy what the first one holds.
-void refuse_same_file(const char* option, const std::string& path, const char* other_option, const std::string& other) {
-  std::error_code missing;
-  if (path.empty() || !(path == other || std::filesystem::equivalent(path, other, missing))) return;
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return;  // /dev/stdout, a pipe
-  throw BadInput(fmt::format("--{} {}: the same file as --{}, expected another", option, in_quotes(path), other_option));
-}
-
 // What was computed, for eyes: shapes that were read another way than they were meant show here.
 void print_summary(const Arguments& arguments, const Declaration& declaration, const Problem& problem,
                    const OracleResult& result) {
@@ -165,6 +158,21 @@ void print_summary(const Arguments& arguments, const Declaration& declaration, c
              problem.value_dim, options.empty() ? "" : ", ", options, printable(arguments.output, 200));
 }
 
+OracleResult evaluate(const Operator& op, const Problem& problem, const OracleRequest& request,
+                      bool gradient) try {
+  OracleResult result = evaluate_oracle(op, problem, request);
+  if (gradient)
+    for (auto& [name, tensor] : evaluate_gradient(op, problem, request).tensors)
+      result.tensors[name] = std::move(tensor);
+  return result;
+} catch (const std::bad_alloc&) {
+  throw BadInput(fmt::format(
+      "not enough memory for {} with B={} T={} H={} d={} dv={} as {}, expected a smaller input, --rows or "
+      "another --form",
+      op.declaration().name, problem.batch, problem.tokens, problem.heads, problem.key_dim, problem.value_dim,
+      form_name(request.how->form)));
+}
+
 void write_reference(const Arguments& arguments) {
   const Operator& op = operator_named(arguments.op, arguments.variant);
   const Declaration& declaration = op.declaration();
@@ -174,17 +182,14 @@ void write_reference(const Arguments& arguments) {
                                        arguments.gradient ? Cotangents::required : Cotangents::unused);
   const OracleRequest request = request_of(arguments, declaration, problem);
   check_form(declaration, problem, *request.how);
-  refuse_same_file("output", arguments.output, "input", arguments.input);
-  refuse_same_file("json", arguments.json, "input", arguments.input);
-  refuse_same_file("json", arguments.json, "output", arguments.output);
+  refuse_same_file("--output", arguments.output, "--input", arguments.input);
+  refuse_same_file("--json", arguments.json, "--input", arguments.input);
+  refuse_same_file("--json", arguments.json, "--output", arguments.output);
   AtomicFile output(arguments.output);
   std::optional<AtomicFile> json;
   if (!arguments.json.empty()) json.emplace(arguments.json);
 
-  OracleResult result = evaluate_oracle(op, problem, request);
-  if (arguments.gradient)
-    for (auto& [name, tensor] : evaluate_gradient(op, problem, request).tensors)
-      result.tensors[name] = std::move(tensor);
+  const OracleResult result = evaluate(op, problem, request, arguments.gradient);
   const auto metadata = metadata_of(arguments, problem, result);
   output.write(safetensors_of(result, metadata));
   if (json) json->write(json_of(result, metadata).dump(1) + "\n");
@@ -192,8 +197,9 @@ void write_reference(const Arguments& arguments) {
   if (json) json->commit();
   if (!arguments.output.starts_with("/dev/")) print_summary(arguments, declaration, problem, result);
   if (!problem.ignored.empty())
-    std::cerr << fmt::format("attest: note: {} does not take {}: left out\n", declaration.name,
-                             fmt::join(problem.ignored, ", "));
+    note(fmt::format("{} does not take {}: left out", declaration.name, fmt::join(problem.ignored, ", ")));
+  note_inputs(problem.fields, arguments.input);
+  note_options(problem.options);
 }
 
 }  // namespace
@@ -202,20 +208,22 @@ void add_reference(CLI::App& app, int&) {
   auto* command = app.add_subcommand("reference", "the oracle: an operator's values with a certified radius");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("OPERATOR", arguments->op, "of attest list")->required();
-  command
-      ->add_option("--input", arguments->input,
-                   "safetensors: q, k, v [B,T,H,D] (or [T,D]), g or alpha, beta, level_scales, decay, "
-                   "cu_seqlens, initial_state.X, do")
+  add_path(command, "--input", arguments->input,
+           "safetensors: q, k, v [B,T,H,D] (or [T,D]), g or alpha, beta, level_scales, decay, cu_seqlens, "
+           "initial_state.X, do")
       ->required();
-  command
-      ->add_option("--output", arguments->output,
-                   "safetensors: o, o_low, o_radius, o_magnitude and the same of every final state and "
-                   "gradient; shapes are always [B,T,H,D]")
+  add_path(command, "--output", arguments->output,
+           "safetensors: o, o_low, o_radius, o_magnitude and the same of every final state and gradient; "
+           "shapes are always "
+           "[B,T,H,D]. A magnitude beyond the largest double is infinity")
       ->required();
   command->add_option("--variant", arguments->variant, "masked, unmasked or printed")->capture_default_str();
-  command->add_option("--form", arguments->form, "direct, stream, scan, chunk, or fastest (the default): one exact value, by different routes")
+  command
+      ->add_option(
+          "--form", arguments->form,
+          "direct, stream, scan, chunk, or fastest (the default): one exact value, by different routes")
       ->capture_default_str();
-  command->add_option("--chunk", arguments->chunk, "width of --form chunk")->capture_default_str();
+  add_whole_number(command, "--chunk", arguments->chunk, 1, 1 << 20, "width of --form chunk");
   command->add_option("--algebra", arguments->algebra,
                       "of stream, scan and chunk where the operator has several (hla2: subtract, direct)");
   command
@@ -229,11 +237,11 @@ void add_reference(CLI::App& app, int&) {
   command->add_option("--rows", arguments->rows, "A:B, these tokens alone (half-open)");
   command->add_flag("--gradient", arguments->gradient,
                     "also dq, dk, ... from the cotangents do and dfinal_state.X");
-  command->add_option("--threads", arguments->threads, "over heads; 0: all of the machine")
-      ->capture_default_str();
-  command->add_option("--json", arguments->json,
-                      "also write this file: exact values as fractions, or a summary");
+  add_threads(command, arguments->threads, "threads over heads");
+  add_path(command, "--json", arguments->json,
+           "also write this file: exact values as fractions, or a summary");
   command->footer(
+      std::string(exit_codes) +
       "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4 "
       "--precision exact --json out.json");
   command->callback([arguments] { write_reference(*arguments); });

@@ -455,8 +455,8 @@ Problem problem_of(const Case& input, const Declaration& declaration) {
   return first_tokens(problem, input.tokens.value_or(problem.tokens));
 }
 
-std::string replay_line(const Kernel& kernel, const Case& input) {
-  return "attest check --kernel " + kernel.name + " --case '" + to_text(input) + "'";
+std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program) {
+  return program + " check --kernel " + kernel.name + " --case '" + to_text(input) + "'";
 }
 
 }  // namespace attest

@@ -70,6 +70,7 @@ Checked check_one(const Kernel& kernel, const Case& input, const Problem& proble
 Problem problem_of(const Case& input, const Declaration& declaration);
 Problem first_tokens(const Problem& problem, Index tokens);
 
-std::string replay_line(const Kernel& kernel, const Case& input);
+// `program` as a word of a shell.
+std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program = "attest");
 
 }  // namespace attest

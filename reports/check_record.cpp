@@ -5,13 +5,19 @@ namespace attest {
 namespace {
 
 WorstElement to_record(const CheckedElement& element, const std::string& replay) {
-  return {"o", {element.batch, element.token, element.head, element.column}, element.expected, element.got,
-          element.bound, element.ratio, replay};
+  return {"o",
+          {element.batch, element.token, element.head, element.column},
+          element.expected,
+          element.got,
+          element.bound,
+          element.ratio,
+          replay};
 }
 
 Check value_check(const Checked& checked, const std::string& replay) {
   Check check;
-  check.name = "value", check.verdict = checked.verdict, check.rule = Rule::bound, check.reason = checked.reason;
+  check.name = "value", check.verdict = checked.verdict, check.rule = Rule::bound,
+  check.reason = checked.reason;
   check.compared = checked.judgement.compared, check.violations = checked.judgement.violations;
   if (!checked.worst.empty()) check.worst = to_record(checked.worst.front(), replay);
   check.replay = replay;
@@ -20,12 +26,13 @@ Check value_check(const Checked& checked, const std::string& replay) {
 
 }  // namespace
 
-CaseRecord to_record(const Checked& checked) {
+CaseRecord to_record(const Checked& checked, const std::string& program) {
   const Kernel& kernel = *checked.kernel;
-  const std::string replay = replay_line(kernel, checked.input);
+  const std::string replay = replay_line(kernel, checked.input, program);
   CaseRecord record;
   record.case_line = to_text(checked.input);
-  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract), ""};
+  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract),
+                   ""};
   record.verdict = checked.verdict, record.reason = checked.reason;
   record.tokens = checked.tokens;
   if (!checked.oracle_method.empty())
@@ -37,14 +44,15 @@ CaseRecord to_record(const Checked& checked) {
   const Grade& grade = checked.judgement.grade;
   TensorError& error = record.error["o"];
   error.ratio = grade.ratio, error.ulp = grade.ulp, error.power = grade.power;
-  for (const PositionError& p : checked.positions) record.curve.push_back({"o", p.position, p.ratio, p.error, p.bound});
+  for (const PositionError& p : checked.positions)
+    record.curve.push_back({"o", p.position, p.ratio, p.error, p.bound});
   record.magnitude = checked.magnitude;
   for (const CheckedElement& element : checked.worst) record.worst.push_back(to_record(element, replay));
   if (checked.plain) record.plain["o"] = {checked.plain->ratio, checked.plain->ulp};
   record.stages = checked.stages;
   if (checked.whereabouts)
-    record.locate = Locate{checked.whereabouts->tokens, checked.whereabouts->chunk_position, checked.whereabouts->heads, "",
-                           checked.whereabouts->columns};
+    record.locate = Locate{checked.whereabouts->tokens, checked.whereabouts->chunk_position,
+                           checked.whereabouts->heads, "", checked.whereabouts->columns};
   return record;
 }
 

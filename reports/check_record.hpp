@@ -6,6 +6,7 @@
 
 namespace attest {
 
-CaseRecord to_record(const Checked& checked);
+// `program` as a word of a shell, for the lines that repeat the case.
+CaseRecord to_record(const Checked& checked, const std::string& program = "attest");
 
 }  // namespace attest

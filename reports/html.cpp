@@ -62,7 +62,7 @@ std::string run_facts(const Run& run, const End& end) {
   std::string libraries;
   for (const auto& [name, version] : run.libraries)
     libraries += (libraries.empty() ? "" : ", ") + html_text(name + " " + version);
-  std::string facts = fact("Command", code(run.command)) + fact("Seed", code(std::to_string(run.seed)));
+  std::string facts = fact("Command", code(run.command)) + fact("Seed", run.seed ? code(std::to_string(*run.seed)) : "");
   facts += fact("Commit", run.commit.empty() ? "not known" : code(run.commit));
   facts += fact("Compiler",
                 html_text(run.compiler) + (run.flags.empty() ? "" : fmt::format(" {}", code(run.flags))));
@@ -422,6 +422,8 @@ struct Element {
   const WorstElement* worst;
 };
 
+bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 std::vector<Element> worst_elements(const std::vector<KernelSummary>& kernels) {
   const auto worse = [](const Element& a, const Element& b) {
     return worse_number(a.worst->ratio, b.worst->ratio);
@@ -432,6 +434,15 @@ std::vector<Element> worst_elements(const std::vector<KernelSummary>& kernels) {
     for (const auto* record : kernel.cases)
       for (const auto& worst : record->worst) own.push_back({record, &worst});
     std::stable_sort(own.begin(), own.end(), worse);
+    // Prefixes of one input repeat its elements: each is listed once, with the shortest case that shows it.
+    const auto same = [](const Element& a, const Element& b) {
+      return a.worst->tensor == b.worst->tensor && a.worst->index == b.worst->index && same_number(a.worst->expected, b.worst->expected) &&
+             same_number(a.worst->got, b.worst->got);
+    };
+    std::vector<Element> once;
+    for (const Element& element : own)
+      if (std::none_of(once.begin(), once.end(), [&](const Element& e) { return same(e, element); })) once.push_back(element);
+    own = std::move(once);
     if (own.size() > most_elements_of_a_kernel) own.resize(most_elements_of_a_kernel);
     all.insert(all.end(), own.begin(), own.end());
   }

@@ -62,8 +62,9 @@ std::string render_markdown(const Records& records) {
   const auto& end = records.end;
   std::string text = fmt::format("## {}\n\n", headline(records));
   text += fmt::format(
-      "{} pass, {} fail, {} suspect, {} undecided, {} not run, of {} cases. Seed {}, commit {}, {}.\n\n{}\n",
-      end.pass, end.fail, end.suspect, end.undecided, end.not_run, end.cases, records.run.seed,
+      "{} pass, {} fail, {} suspect, {} undecided, {} not run, of {} cases. {}Commit {}, {}.\n\n{}\n",
+      end.pass, end.fail, end.suspect, end.undecided, end.not_run, end.cases,
+      records.run.seed ? fmt::format("Seed {}. ", *records.run.seed) : "",
       markdown_code(records.run.commit), markdown_text(records.run.compiler),
       markdown_code(records.run.command));
   if (!kernels.empty()) {

@@ -26,7 +26,7 @@ std::string_view to_string(Rule rule);
 
 struct Run {
   std::string command;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed;  // none: nothing was drawn, or with several seeds, which the cases name
   std::string commit;
   std::string compiler;
   std::string flags;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "reference/tensor/temporaries.hpp"
 #include "reports/record.hpp"
 
 namespace attest {
@@ -13,8 +14,8 @@ namespace attest {
 std::filesystem::path partial_name(const std::filesystem::path& path);
 
 // Streams a run to PATH.PID.partial, line by line; end() writes the last line and renames to PATH. Destroyed
-// before end(), it removes what it wrote; killed before end(), it leaves PATH.PID.partial, which a reader
-// recognises as incomplete.
+// before end(), or interrupted by a signal that can be handled, it removes what it wrote; killed before end(), it
+// leaves PATH.PID.partial, which a reader recognises as incomplete.
 class RecordWriter {
  public:
   RecordWriter(std::filesystem::path path, const Run& run);  // throws BadInput when PATH cannot be written
@@ -22,8 +23,10 @@ class RecordWriter {
   RecordWriter& operator=(const RecordWriter&) = delete;
   ~RecordWriter();
 
-  void add(const CaseRecord& record);    // curves longer than curve_limit are thinned
-  End end(const std::string& finished);  // returns the counts
+  void add(const CaseRecord& record);      // curves longer than curve_limit are thinned
+  End close(const std::string& finished);  // writes the last line, returns the counts
+  void commit();                           // renames
+  End end(const std::string& finished);    // both
 
  private:
   void line(const std::string& text);
@@ -31,6 +34,7 @@ class RecordWriter {
 
   std::filesystem::path path_;
   std::ofstream file_;
+  Temporary remembered_;
   End counts_;
   bool ended_ = false;
 };

@@ -248,10 +248,10 @@ Run run_line(const Node& node) {
     node.refuse(fmt::format("expected schema {}, found {}", records_schema, in_quotes(schema)));
   node.members({"schema", "run"});
   const Node r = node.at("run");
-  r.members({"command", "seed", "commit", "compiler", "flags", "gpu", "driver", "libraries", "started"});
+  r.members({"command", "commit", "compiler", "flags", "gpu", "driver", "libraries", "started"}, {"seed"});
   Run run;
   run.command = r.at("command").text();
-  run.seed = r.at("seed").seed();
+  if (r.has("seed")) run.seed = r.at("seed").seed();
   run.commit = r.at("commit").text();
   run.compiler = r.at("compiler").text();
   run.flags = r.at("flags").text();

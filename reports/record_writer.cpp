@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -107,9 +106,15 @@ void put_page_members(Json& json, const CaseRecord& r) {
 }  // namespace
 
 std::string to_json_line(const Run& run) {
-  Json json = {{"command", run.command},   {"seed", run.seed},           {"commit", run.commit},
-               {"compiler", run.compiler}, {"flags", run.flags},         {"gpu", run.gpu},
-               {"driver", run.driver},     {"libraries", run.libraries}, {"started", run.started}};
+  Json json = {{"command", run.command}};
+  if (run.seed) json["seed"] = *run.seed;
+  json["commit"] = run.commit;
+  json["compiler"] = run.compiler;
+  json["flags"] = run.flags;
+  json["gpu"] = run.gpu;
+  json["driver"] = run.driver;
+  json["libraries"] = run.libraries;
+  json["started"] = run.started;
   return dump({{"schema", records_schema}, {"run", std::move(json)}});
 }
 
@@ -149,8 +154,12 @@ std::filesystem::path partial_name(const std::filesystem::path& path) {
   return partial;
 }
 
-RecordWriter::RecordWriter(std::filesystem::path path, const Run& run)
-    : path_(std::move(path)), file_(partial_name(path_), std::ios::binary) {
+RecordWriter::RecordWriter(std::filesystem::path path, const Run& run) : path_(std::move(path)) {
+  {
+    const SignalsHeld until_remembered;
+    file_.open(partial_name(path_), std::ios::binary);
+    remembered_ = Temporary(partial_name(path_));
+  }
   try {
     if (std::filesystem::is_directory(path_))
       throw BadInput(fmt::format("{}: is a folder: expected the path of a records file", path_.string()));
@@ -169,6 +178,7 @@ void RecordWriter::discard() {
   file_.close();
   std::error_code ignored;
   std::filesystem::remove(partial_name(path_), ignored);
+  remembered_.forget();
 }
 
 void RecordWriter::line(const std::string& text) {
@@ -184,16 +194,27 @@ void RecordWriter::add(const CaseRecord& record) {
   counts_.count(record.verdict);
 }
 
-End RecordWriter::end(const std::string& finished) {
+End RecordWriter::close(const std::string& finished) {
   counts_.finished = finished;
   line(to_json_line(counts_));
   file_.close();
+  if (!file_)
+    throw BadInput(fmt::format("{}: cannot be written, expected room for the records", path_.string()));
+  return counts_;
+}
+
+void RecordWriter::commit() {
   std::error_code error;
   std::filesystem::rename(partial_name(path_), path_, error);
-  if (error || !file_)
-    throw BadInput(fmt::format("{}: cannot be written: {}", path_.string(), error.message()));
+  if (error) throw BadInput(fmt::format("{}: cannot be written: {}", path_.string(), error.message()));
   ended_ = true;
-  return counts_;
+  remembered_.forget();
+}
+
+End RecordWriter::end(const std::string& finished) {
+  const End counts = close(finished);
+  commit();
+  return counts;
 }
 
 }  // namespace attest

@@ -7,6 +7,8 @@
 #include <map>
 #include <sstream>
 
+#include "reports/escape.hpp"
+
 namespace attest {
 
 int severity(Verdict verdict) {
@@ -125,9 +127,8 @@ std::string replay_of(const CaseRecord& record) {
     if (!worst.replay.empty()) return worst.replay;
   for (const auto& check : record.checks)
     if (severity(check.verdict) > 1 && !check.replay.empty()) return check.replay;
-  std::string line = "attest replay '";
-  for (const char c : record.case_line) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return line + "'";
+  return "attest check --kernel " + shell_word(record.kernel.name) + " --case " +
+         shell_word(record.case_line);
 }
 
 std::vector<std::string> contract_labels(const std::vector<std::string>& contracts) {
@@ -136,7 +137,8 @@ std::vector<std::string> contract_labels(const std::vector<std::string>& contrac
     std::vector<std::pair<std::string, std::vector<std::string>>>
         keys_of;  // value -> keys, in the order of the contract
     for (const auto& part : words(contract)) {
-      if (part == "gate_sum=fp32/chunk" || part == "inverse=substitution" || part == "exp=1ulp") continue;  // defaults
+      if (part == "gate_sum=fp32/chunk" || part == "inverse=substitution" || part == "exp=1ulp")
+        continue;  // defaults
       const auto equals = std::min(part.find('='), part.size());
       const std::string key = part.substr(0, equals), value = part.substr(equals);
       auto known =

@@ -34,7 +34,7 @@ Verdict overall(
 std::string headline(const Records& records);  // one sentence
 
 // The line that repeats a case: the one that the record gives with its worst element or a check, else `attest
-// replay 'CASE'`.
+// check --kernel KERNEL --case 'CASE'`.
 std::string replay_of(const CaseRecord& record);
 
 // Contracts in fewer words: keys of one value stand together, the commonest value stands alone for all keys

@@ -1,10 +1,14 @@
 #include "reference/cases/case.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <map>
 
+#include "reference/cases/checksum.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -68,7 +72,8 @@ std::string unescape(const Token& token) {
     }
     unsigned code = 0;
     const char* digits = token.value.data() + i + 1;
-    if (i + 2 >= token.value.size() || std::from_chars(digits, digits + 2, code, 16).ptr != digits + 2 || code == 0)
+    if (i + 2 >= token.value.size() || std::from_chars(digits, digits + 2, code, 16).ptr != digits + 2 ||
+        code == 0)
       token.refuse("a path whose special characters are written %XX");
     path += static_cast<char>(code);
     i += 2;
@@ -100,6 +105,11 @@ const std::vector<std::pair<std::string_view, Setter>>& setters() {
   static const std::vector<std::pair<std::string_view, Setter>> table = {
       {"variant", [](Case& c, const Token& t) { c.variant = t.value; }},
       {"input", [](Case& c, const Token& t) { c.input = unescape(t); }},
+      {"checksum",
+       [](Case& c, const Token& t) {
+         if (!is_checksum(t.value)) t.refuse("fnv1a64- and 16 hexadecimal digits");
+         c.checksum = t.value;
+       }},
       {"T", [](Case& c, const Token& t) { c.tokens = integer<Index>(t, 0, largest); }},
       {"d", [](Case& c, const Token& t) { c.key_dim = integer<Index>(t, 1, 4096); }},
       {"dv", [](Case& c, const Token& t) { c.value_dim = integer<Index>(t, 1, 4096); }},
@@ -132,14 +142,16 @@ const std::vector<std::pair<std::string_view, Setter>>& setters() {
 
 // Keys that say how inputs are drawn have no meaning beside a file.
 bool only_drawn(std::string_view key) {
-  constexpr std::string_view keys[] = {"d", "dv", "H", "B", "Hq", "Hk", "Hv", "packed", "recipe", "gates", "seed"};
+  constexpr std::string_view keys[] = {"d",  "dv",     "H",      "B",     "Hq",  "Hk",
+                                       "Hv", "packed", "recipe", "gates", "seed"};
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
 void set(Case& c, std::string_view where, std::string_view whole, std::vector<std::string_view>& seen) {
   const std::size_t equals = whole.find('=');
   const std::string_view key = whole.substr(0, equals);
-  const auto found = std::find_if(setters().begin(), setters().end(), [&](const auto& s) { return s.first == key; });
+  const auto found =
+      std::find_if(setters().begin(), setters().end(), [&](const auto& s) { return s.first == key; });
   if (equals == std::string_view::npos || found == setters().end()) {
     std::string expected = "KEY=VALUE with a KEY of";
     for (const auto& [name, setter] : setters()) expected += ' ' + std::string(name);
@@ -156,9 +168,11 @@ void validate(const Case& c, std::string_view where, const std::vector<std::stri
       if (only_drawn(key)) refuse(where, key, "no such key beside input=: the file says it");
     return;
   }
+  if (!c.checksum.empty()) refuse(where, "checksum=" + c.checksum, "no such key without input=");
   if (!c.tokens) refuse(where, "T", "a number of tokens, T=64, or input=FILE");
   for (const Index n : {c.heads_q, c.heads_k, c.heads_v})
-    if (n != 0 && c.heads % n != 0) refuse(where, "H=" + std::to_string(c.heads), "a multiple of Hq, Hk and Hv");
+    if (n != 0 && c.heads % n != 0)
+      refuse(where, "H=" + std::to_string(c.heads), "a multiple of Hq, Hk and Hv");
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens))
     refuse(where, "packed", "B=1 and boundaries that end at T=" + std::to_string(*c.tokens));
 }
@@ -173,7 +187,9 @@ std::vector<std::string> words(const std::string& text) {
   return list;
 }
 
-int levels_for(Index tokens) { return std::bit_width(static_cast<std::uint64_t>(std::max<Index>(tokens - 1, 0))) + 1; }
+int levels_for(Index tokens) {
+  return std::bit_width(static_cast<std::uint64_t>(std::max<Index>(tokens - 1, 0))) + 1;
+}
 
 }  // namespace
 
@@ -192,25 +208,38 @@ Case parse_case(std::string_view line) {
       set(c, where, token, seen);
     }
   }
-  if (c.op.empty()) refuse(where, line, "an operator and KEY=VALUE words, such as: hla2 T=64 d=16 dv=16 seed=1");
+  if (c.op.empty())
+    refuse(where, line, "an operator and KEY=VALUE words, such as: hla2 T=64 d=16 dv=16 seed=1");
   validate(c, where, seen);
   return c;
 }
 
-void set_from_list(Case& c, std::string_view list, std::string_view where) {
+std::vector<std::string> set_from_list(Case& c, std::string_view list, std::string_view where) {
+  constexpr std::string_view separators = ", \t";
   std::vector<std::string_view> seen;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    set(c, where, list.substr(at, comma - at), seen);
-    at = comma + 1;
+  for (std::size_t at = 0; (at = list.find_first_not_of(separators, at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(list.find_first_of(separators, at), list.size());
+    set(c, where, list.substr(at, end - at), seen);
+    at = end;
   }
   validate(c, where, seen);
+  return {seen.begin(), seen.end()};
+}
+
+void verify_checksum(const Case& c) {
+  if (c.checksum.empty()) return;
+  if (const std::string found = file_checksum(c.input); found != c.checksum)
+    throw BadInput(printable(c.input, 200) + ": checksum " + found + ", expected " + c.checksum +
+                   " as in the case line (the file has changed)");
 }
 
 std::string to_text(const Case& c) {
   std::string text = c.op + " variant=" + c.variant;
-  const auto add = [&](std::string_view key, const std::string& value) { text += ' ' + std::string(key) + '=' + value; };
+  const auto add = [&](std::string_view key, const std::string& value) {
+    text += ' ' + std::string(key) + '=' + value;
+  };
   if (!c.drawn()) add("input", escape(c.input));
+  if (!c.checksum.empty()) add("checksum", c.checksum);
   if (c.tokens) add("T", std::to_string(*c.tokens));
   if (c.drawn()) {
     add("d", std::to_string(c.key_dim));
@@ -238,12 +267,43 @@ std::string to_text(const Case& c) {
   return text;
 }
 
+namespace {
+
+// The largest field, in doubles, must fit into the memory of the machine: told before the work, with its name and shape.
+void require_memory(const Case& c) {
+  const auto heads = [&](Index own) { return own ? own : c.heads; };
+  struct {
+    const char* name;
+    Index heads, size;
+  } const fields[] = {{"q", heads(c.heads_q), c.key_dim},
+                      {"k", heads(c.heads_k), c.key_dim},
+                      {"v", heads(c.heads_v), c.value_dim}};
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  double total = 0;
+  for (const auto& [name, count, size] : fields) {
+    const double bytes = 8.0 * static_cast<double>(c.batch) * static_cast<double>(*c.tokens) *
+                         static_cast<double>(count) * static_cast<double>(size);
+    total += bytes;
+    if (total > memory)
+      throw BadInput(fmt::format(
+          "{} [{}, {}, {}, {}] ([B, T, H, D] of the case) needs {:.3g} GiB{}, expected a smaller shape: the "
+          "machine has {:.3g} GiB",
+          name, c.batch, *c.tokens, count, size, bytes / 0x1p30,
+          total > bytes ? fmt::format(", with the fields before it {:.3g} GiB", total / 0x1p30) : "",
+          memory / 0x1p30));
+  }
+}
+
+}  // namespace
+
 bool needs_unit_keys(const Declaration& declaration) { return declaration.beta; }
 
 Problem draw_problem(const Case& c, const Declaration& declaration) {
   parse_options(declaration, words(to_text(c.options)));  // refuses what the operator does not take
   const RecipeInfo& recipe = *find_recipe(c.recipe);
   const RecipeInfo& gates = *find_gate_recipe(c.gates);
+  require_memory(c);
   Problem problem;
   problem.options = c.options;
   problem.batch = c.batch, problem.tokens = *c.tokens, problem.heads = c.heads;
@@ -261,9 +321,11 @@ Problem draw_problem(const Case& c, const Declaration& declaration) {
   if (declaration.beta) problem.fields["beta"] = draw_gate(gates, "beta", per_token, c.seed);
   if (declaration.level_scales) {
     problem.levels = levels_for(*c.tokens);
-    problem.fields["level_scales"] = draw_gate(gates, "level_scales", {c.batch, *c.tokens, c.heads, problem.levels}, c.seed);
+    problem.fields["level_scales"] =
+        draw_gate(gates, "level_scales", {c.batch, *c.tokens, c.heads, problem.levels}, c.seed);
   }
-  if (declaration.decay && !c.options.decay) problem.fields["decay"] = draw_gate(gates, "decay", {c.heads}, c.seed);
+  if (declaration.decay && !c.options.decay)
+    problem.fields["decay"] = draw_gate(gates, "decay", {c.heads}, c.seed);
   if (c.unit_keys || needs_unit_keys(declaration)) {
     normalise_rows(problem.fields["q"]);
     normalise_rows(problem.fields["k"]);

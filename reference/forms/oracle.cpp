@@ -175,10 +175,15 @@ class Oracle {
   }
   Index token_of(Index flat) const { return flat / (problem_.heads * problem_.value_dim) % problem_.tokens; }
 
+  // Sums beyond the range of a double are infinite; where such a sum met a zero or another infinity on its way, infinity
+  // is still a bound, and NaN would be none.
+  void put_magnitude(const std::string& name, Index flat, double value) {
+    OracleTensor& tensor = result_.tensors.at(name);
+    const auto at = static_cast<std::size_t>(flat);
+    tensor.magnitude[at] = std::isnan(value) && !std::isnan(tensor.value[at]) ? INFINITY : value;
+  }
   void store_magnitude(const Slot& slot, const std::vector<double>& denominators) {
-    const auto put = [&](const std::string& name, Index flat, double value) {
-      result_.tensors.at(name).magnitude[static_cast<std::size_t>(flat)] = value;
-    };
+    const auto put = [&](const std::string& name, Index flat, double value) { put_magnitude(name, flat, value); };
     if (!declaration_.exact) {  // softmax: its terms are its weights times |v|
       Head<double> head = head_of<double>(problem_, declaration_, slot);
       for (Index i = 0; i < head.v.size(); ++i) head.v.data()[i] = std::abs(head.v.data()[i]);
@@ -193,7 +198,7 @@ class Oracle {
   void store_terms(const Slot& slot, Solution<Magnitude> solution, const std::vector<double>& denominators) {
     if (problem_.options.normalize) solution.o = ratio_magnitude(slot, solution.o, denominators);
     visit(slot, solution, [&](const std::string& name, Index flat, Magnitude value) {
-      result_.tensors.at(name).magnitude[static_cast<std::size_t>(flat)] = value.value();
+      put_magnitude(name, flat, value.value());
     });
   }
   Matrix<Magnitude> ratio_magnitude(const Slot& slot, const Matrix<Magnitude>& terms,

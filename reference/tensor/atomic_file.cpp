@@ -68,7 +68,9 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
   }
   do {
     temporary_ = temporary_name(target_);
+    const SignalsHeld until_remembered;
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) remembered_ = Temporary(temporary_);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) {
     const int error = errno;
@@ -101,6 +103,7 @@ void AtomicFile::commit() {
   if (direct) return;
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail("put in place", errno);
   temporary_.clear();
+  remembered_.forget();
   const std::filesystem::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
   if (const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); handle >= 0) {
     (void)fsync(handle);  // best effort: the content is safe, only the new name might be lost with the power
@@ -118,6 +121,7 @@ void AtomicFile::discard() noexcept {
   if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) unlink(temporary_.c_str());
   temporary_.clear();
+  remembered_.forget();
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "reference/tensor/temporaries.hpp"
+
 namespace attest {
 
 class AtomicFile {
@@ -29,6 +31,7 @@ class AtomicFile {
   std::string label_;                // the path as the user gave it
   std::filesystem::path target_;     // symbolic links resolved
   std::filesystem::path temporary_;  // empty when writing directly
+  Temporary remembered_;
   int descriptor_ = -1;
 };
 

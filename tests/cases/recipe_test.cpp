@@ -29,10 +29,13 @@ double row_dot(const Tensor& x, Index t, Index s) {
   const Index heads = x.shape[2], size = x.shape[3];
   double sum = 0;
   for (Index i = 0; i < size; ++i)
-    sum += x.data[static_cast<std::size_t>(t * heads * size + i)] * x.data[static_cast<std::size_t>(s * heads * size + i)];
+    sum += x.data[static_cast<std::size_t>(t * heads * size + i)] *
+           x.data[static_cast<std::size_t>(s * heads * size + i)];
   return sum;
 }
-double cosine(const Tensor& x, Index t, Index s) { return row_dot(x, t, s) / std::sqrt(row_dot(x, t, t) * row_dot(x, s, s)); }
+double cosine(const Tensor& x, Index t, Index s) {
+  return row_dot(x, t, s) / std::sqrt(row_dot(x, t, t) * row_dot(x, s, s));
+}
 
 TEST(Random, IsSplitMix64) {  // reference values of the authors' splitmix64.c for seed 1234567
   Random random(1234567);
@@ -48,44 +51,35 @@ TEST(Random, DrawsGaussiansOfMeanZeroAndVarianceOne) {
     const double x = random.gaussian();
     sum += x, square += x * x, fourth += x * x * x * x;
   }
-  EXPECT_NEAR(sum / n, 0, 5 / std::sqrt(n));          // five standard errors
+  EXPECT_NEAR(sum / n, 0, 5 / std::sqrt(n));  // five standard errors
   EXPECT_NEAR(square / n, 1, 5 * std::sqrt(2.0 / n));
   EXPECT_NEAR(fourth / n, 2.9, 5 * std::sqrt(96.0 / n));  // 3 - 6/(5*12)
 }
 
 TEST(Recipe, GivesTheSameBitsOnEveryMachine) {
   const std::map<std::string, std::uint64_t> pinned = {
-      {"gaussian", 0xc65b5f452dbe65dau},
-      {"uniform", 0xa3fdab234b257c6du},
-      {"heavy", 0x00fb84409c518ed1u},
-      {"bits", 0xe081faa1b8d24bd4u},
-      {"range", 0x6879f01118b02f45u},
-      {"denormal", 0xeedc450c518fb8f8u},
-      {"cancellation", 0xe610d77b19eb0182u},
-      {"correlated", 0xa75ad5c44b3522a5u},
-      {"repeated", 0xffbf43a96dd2f464u},
-      {"sparse", 0x4bffba0ad164a5c1u},
+      {"gaussian", 0xc65b5f452dbe65dau},     {"uniform", 0xa3fdab234b257c6du},
+      {"heavy", 0x00fb84409c518ed1u},        {"bits", 0xe081faa1b8d24bd4u},
+      {"range", 0x6879f01118b02f45u},        {"denormal", 0xeedc450c518fb8f8u},
+      {"cancellation", 0xe610d77b19eb0182u}, {"correlated", 0xa75ad5c44b3522a5u},
+      {"repeated", 0xffbf43a96dd2f464u},     {"sparse", 0x4bffba0ad164a5c1u},
       {"growing", 0xe0180d8aaff4de49u},
   };
-  for (const RecipeInfo& recipe : recipes()) EXPECT_EQ(digest(drawn(recipe.name)), pinned.at(recipe.name)) << recipe.name;
+  for (const RecipeInfo& recipe : recipes())
+    EXPECT_EQ(digest(drawn(recipe.name)), pinned.at(recipe.name)) << recipe.name;
   const std::map<std::string, std::uint64_t> pinned_gates = {
-      {"published/g", 0xf1ab610b4d8eb910u},
-      {"published/beta", 0xed52e176263cbfc5u},
-      {"published/decay", 0x6528c05893028017u},
-      {"uniform/g", 0x1e090fc2c83d94deu},
-      {"uniform/beta", 0x570d3d37c01a6089u},
-      {"uniform/decay", 0x41d1c3dfb08e2b46u},
-      {"extreme/g", 0x32cb44a163a70012u},
-      {"extreme/beta", 0xe50fb7f3337f5d2fu},
-      {"extreme/decay", 0x3f0b4ffa86bb41c8u},
-      {"none/g", 0x6ab05ef9aa8b9b25u},
-      {"none/beta", 0x8822c24a37ab6f25u},
-      {"none/decay", 0x439bb40fbb1a9658u},
+      {"published/g", 0xf1ab610b4d8eb910u},     {"published/beta", 0xed52e176263cbfc5u},
+      {"published/decay", 0x6528c05893028017u}, {"uniform/g", 0x1e090fc2c83d94deu},
+      {"uniform/beta", 0x570d3d37c01a6089u},    {"uniform/decay", 0x41d1c3dfb08e2b46u},
+      {"extreme/g", 0x32cb44a163a70012u},       {"extreme/beta", 0xe50fb7f3337f5d2fu},
+      {"extreme/decay", 0x3f0b4ffa86bb41c8u},   {"none/g", 0x6ab05ef9aa8b9b25u},
+      {"none/beta", 0x8822c24a37ab6f25u},       {"none/decay", 0x439bb40fbb1a9658u},
   };
   for (const RecipeInfo& recipe : gate_recipes())
     for (const char* field : {"g", "beta", "decay"}) {
       const bool decay = std::string_view(field) == "decay";
-      const Tensor tensor = draw_gate(recipe, field, decay ? std::vector<Index>{3} : std::vector<Index>{1, 64, 3}, 1);
+      const Tensor tensor =
+          draw_gate(recipe, field, decay ? std::vector<Index>{3} : std::vector<Index>{1, 64, 3}, 1);
       EXPECT_EQ(digest(tensor), pinned_gates.at(recipe.name + '/' + field)) << recipe.name << field;
     }
 }
@@ -130,13 +124,15 @@ TEST(Recipe, SparseIsMostlyZeroAndGrowingGrows) {
 
 TEST(Recipe, RangeAndHeavyReachFarAndDenormalReachesBelowNormal) {
   const auto largest = [](const Tensor& x) {
-    return std::abs(*std::max_element(x.data.begin(), x.data.end(), [](double a, double b) { return std::abs(a) < std::abs(b); }));
+    return std::abs(*std::max_element(x.data.begin(), x.data.end(),
+                                      [](double a, double b) { return std::abs(a) < std::abs(b); }));
   };
   EXPECT_GT(largest(drawn("range")), 2048);
   EXPECT_GT(largest(drawn("heavy")), 20);
   EXPECT_LE(largest(drawn("gaussian")), 6);
   const auto below = [](const Tensor& x, double limit) {
-    return std::count_if(x.data.begin(), x.data.end(), [&](double v) { return v != 0 && std::abs(v) < limit; });
+    return std::count_if(x.data.begin(), x.data.end(),
+                         [&](double v) { return v != 0 && std::abs(v) < limit; });
   };
   EXPECT_GT(below(drawn("denormal"), fp32.smallest_normal()), 100);
   EXPECT_GT(below(drawn("denormal"), fp16.smallest_normal()), 200);
@@ -150,8 +146,10 @@ TEST(Recipe, BitsAreValuesOfBf16) {
 TEST(Recipe, GatesStayInTheirDomain) {
   for (const RecipeInfo& recipe : gate_recipes()) {
     for (const double g : draw_gate(recipe, "g", {2, 64, 3}, 9).data) EXPECT_LE(g, 0) << recipe.name;
-    for (const double beta : draw_gate(recipe, "beta", {2, 64, 3}, 9).data) EXPECT_TRUE(beta >= 0 && beta <= 1) << recipe.name;
-    for (const double decay : draw_gate(recipe, "decay", {40}, 9).data) EXPECT_TRUE(decay > 0 && decay <= 1) << recipe.name;
+    for (const double beta : draw_gate(recipe, "beta", {2, 64, 3}, 9).data)
+      EXPECT_TRUE(beta >= 0 && beta <= 1) << recipe.name;
+    for (const double decay : draw_gate(recipe, "decay", {40}, 9).data)
+      EXPECT_TRUE(decay > 0 && decay <= 1) << recipe.name;
   }
   for (const double g : draw_gate(*find_gate_recipe("published"), "g", {1, 256, 8}, 9).data)
     EXPECT_TRUE(g <= -1e-3 * 0.999 && g >= -1.6 * 1.001);  // A in [1, 16), dt in [1e-3, 1e-1)

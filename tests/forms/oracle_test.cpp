@@ -140,6 +140,17 @@ TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
   }
 }
 
+// 1e300 and zeros: products overflow and meet zeros, but no input is NaN.
+TEST_P(OracleOf, HasNoMagnitudeThatIsNaNWhereTheValueIsNot) {
+  Tensors fields = sample_fields(declaration(), {.tokens = 5}, 29);
+  for (const char* name : {"q", "k", "v"})
+    for (std::size_t i = 0; i < fields[name].data.size(); ++i) fields[name].data[i] = i % 2 ? 0 : 1e300;
+  const OracleResult result = evaluate_oracle(op(), make_problem(fields, declaration(), {}, "sample"), {});
+  for (const auto& [name, tensor] : result.tensors)
+    for (std::size_t i = 0; i < tensor.magnitude.size(); ++i)
+      EXPECT_FALSE(std::isnan(tensor.magnitude[i]) && !std::isnan(tensor.value[i])) << name << " " << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Oracle, OracleOf, testing::ValuesIn(all_operators()), [](const auto& info) {
   return info.param->declaration().name + "_" + info.param->declaration().variant;
 });

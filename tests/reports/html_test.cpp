@@ -148,7 +148,7 @@ TEST(Html, HoldsFactsVerdictsFiguresAndReplayLines) {
   for (const char* part :
        {"20261129", "8fc183d0c2f1", "g++ 12.2.0", "✕ FAIL", "! SUSPECT", "? UNDECIDED", "✓ PASS", "– NOT RUN",
         "7.25", "0x1.c2p-9", "-0x1.ap-1", "no power", "NaN", "infinite", "About the verdicts", "no GPU",
-        "attest replay &#39;op=gated_delta variant=masked T=1024"})
+        "attest check --kernel k --case &#39;op=gated_delta variant=masked T=1024"})
     EXPECT_NE(page.find(part), page.npos) << part;
   if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is missing: figures not checked";
   for (const char* title :
@@ -206,6 +206,13 @@ TEST(GnuplotText, CannotLeaveItsQuotes) {
   EXPECT_EQ(gnuplot_text("abcdef", 3), "'abc…'");
 }
 
+TEST(Escape, QuotesWordsOfAShellWhereItMust) {
+  EXPECT_EQ(shell_word("build/attest"), "build/attest");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $HOME"), "'it'\\''s $HOME'");
+}
+
 TEST(Escape, ReplacesWhatIsNotText) {
   EXPECT_EQ(html_text("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
   EXPECT_EQ(clean_text("é√\n\t"), "é√  ");
@@ -216,6 +223,24 @@ TEST(Escape, ReplacesWhatIsNotText) {
   EXPECT_EQ(clean_text("\u202Eabc"),
             "\xEF\xBF\xBD"
             "abc");
+}
+
+TEST(Html, ListsAnElementOnceThoughSeveralPrefixesShowIt) {
+  Records records = sample_records();
+  CaseRecord one = records.cases.front();
+  ASSERT_EQ(one.worst.size(), 1u);
+  one.checks.clear();
+  CaseRecord other = one;  // a longer prefix of the same input, the same element
+  other.tokens = *one.tokens * 2;
+  const auto cards = [](const Records& r) {
+    const std::string html = render_html(r, {.gnuplot = ""});
+    std::size_t count = 0;
+    for (auto at = html.find("card element"); at != html.npos; at = html.find("card element", at + 1)) ++count;
+    return count;
+  };
+  EXPECT_EQ(cards(records_of({one, other})), 1u);
+  other.worst[0].got += 1;  // the control: another value at the same place
+  EXPECT_EQ(cards(records_of({one, other})), 2u);
 }
 
 TEST(Summary, QuotesTheWorstCaseOfAKernel) {

@@ -33,7 +33,7 @@ TEST(Markdown, ShowsVerdictsFiguresAndReplayLines) {
   expect_even_table(text);
   for (const char* part :
        {"## 1 of 19 kernels fails.", "**FAIL**", "**UNDECIDED**", "0.21 / 3.9 / 7.25", "31 % (no power)",
-        "-0x1.ap-1", "replay: `attest replay 'op=gated_delta", "double-double 106 bits"})
+        "-0x1.ap-1", "replay: `attest check --kernel k --case 'op=gated_delta", "double-double 106 bits"})
     EXPECT_NE(text.find(part), text.npos) << part;
 }
 

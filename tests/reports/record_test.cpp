@@ -86,6 +86,14 @@ TEST(Records, ComeBackAsTheyWereWritten) {
   EXPECT_EQ(lines_of(back), text);
 }
 
+TEST(Records, OfARunThatDrewNothingHaveNoSeed) {
+  Records records = sample_records();
+  records.run.seed.reset();
+  const std::string text = lines_of(records);
+  EXPECT_EQ(text.find("\"seed\":"), text.npos);
+  EXPECT_FALSE(parse(text).run.seed);
+}
+
 TEST(Records, OfAnEmptyRunComeBack) {
   const auto back = parse(lines_of(empty_records()));
   EXPECT_TRUE(back.complete);

@@ -73,7 +73,7 @@ CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) 
               1.375 + 0.004 * ratio,
               0.004,
               ratio,
-              fmt::format("attest replay '{}'", r.case_line)}};
+              fmt::format("attest check --kernel k --case '{}'", r.case_line)}};
   return r;
 }
 
@@ -92,7 +92,7 @@ CaseRecord failing_case() {
                 -0.78759765625,
                 0.0034332275390625,
                 7.25,
-                "attest replay '" + r.case_line + "'"};
+                "attest check --kernel k --case '" + r.case_line + "'"};
   r.checks[0] = {"value", Verdict::fail, Rule::bound,       131072,
                  1984,    r.worst[0],    r.worst[0].replay, "errors rise inside each chunk"};
   r.locate = Locate{"64..1023", "all, rising", "all", "", "all"};

@@ -1,0 +1,121 @@
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <random>
+#include <set>
+
+#include "reference/tensor/bad_input.hpp"
+#include "reports/escape.hpp"
+
+namespace attest {
+namespace {
+
+template <class Integer>
+Integer whole_number(const std::string& name, const std::string& text, Integer least, Integer most) {
+  Integer value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || stop != end || value < least || value > most)
+    throw BadInput(
+        fmt::format("{} {}: expected a whole number of {} .. {}", name, in_quotes(text), least, most));
+  return value;
+}
+
+std::string program_text = "attest", command_text = "attest";
+
+}  // namespace
+
+CLI::Option* add_whole_number(CLI::App* command, const std::string& name, Index& value, Index least,
+                              Index most, const std::string& description) {
+  return command
+      ->add_option_function<std::string>(
+          name,
+          [=, &value](const std::string& text) { value = whole_number<Index>(name, text, least, most); },
+          description)
+      ->type_name("N")
+      ->default_str(std::to_string(value));
+}
+
+CLI::Option* add_threads(CLI::App* command, int& threads, const std::string& of_what) {
+  return command
+      ->add_option_function<std::string>(
+          "--threads",
+          [&threads](const std::string& text) { threads = whole_number<int>("--threads", text, 0, 1024); },
+          of_what + ", 0: as many as the machine has")
+      ->type_name("N")
+      ->default_str(std::to_string(threads));
+}
+
+CLI::Option* add_seed(CLI::App* command, std::optional<std::uint64_t>& seed, const std::string& description) {
+  return command
+      ->add_option_function<std::string>(
+          "--seed",
+          [&seed](const std::string& text) {
+            seed = whole_number<std::uint64_t>("--seed", text, 0, UINT64_MAX);
+          },
+          description)
+      ->type_name("N");
+}
+
+CLI::Option* add_path(CLI::App* command, const std::string& name, std::string& path,
+                      const std::string& description) {
+  return command
+      ->add_option_function<std::string>(
+          name,
+          [=, &path](const std::string& text) {
+            if (text.empty()) throw BadInput(name + " \"\": expected a path");
+            path = text;
+          },
+          description)
+      ->type_name("PATH");
+}
+
+std::uint64_t drawn_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 1;  // fits every reader of JSON integers
+}
+
+void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,
+                      const std::string& other) {
+  std::error_code missing;
+  if (path.empty() || !(path == other || std::filesystem::equivalent(path, other, missing))) return;
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
+    return;  // /dev/stdout, a pipe
+  throw BadInput(
+      fmt::format("{} {}: the same file as {}, expected another", option, in_quotes(path), other_option));
+}
+
+void set_invocation(int argc, const char* const* argv) {
+  if (argc < 1) return;
+  program_text = command_text = shell_word(argv[0]);
+  for (int i = 1; i < argc; ++i) command_text += ' ' + shell_word(argv[i]);
+}
+const std::string& invoked_program() { return program_text; }
+const std::string& invoked_command() { return command_text; }
+
+void note(const std::string& text) {
+  static std::set<std::string> said;
+  if (said.insert(text).second) std::cerr << "attest: note: " << printable(text, 2000) << '\n';
+}
+
+void note_inputs(const Tensors& fields, const std::string& where) {
+  for (const auto& [name, tensor] : fields) {
+    const auto count =
+        std::count_if(tensor.data.begin(), tensor.data.end(), [](double x) { return std::isnan(x); });
+    if (count > 0)
+      note(fmt::format("{}: {} holds {} NaN: the outputs that they reach are NaN", where, in_quotes(name),
+                       count));
+  }
+}
+
+void note_options(const Options& options) {
+  if (options.epsilon != 0 && !options.normalize) note("epsilon has no effect without normalize=true");
+}
+
+}  // namespace attest
