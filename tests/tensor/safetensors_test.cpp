@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -151,18 +152,16 @@ TEST(Safetensors, DecodesEveryHalfAndByteAsItsWiderTwinDoes) {
 }
 
 TEST(Safetensors, AcceptsLegalRarities) {
-  EXPECT_EQ(verdict("{}", 0), "loaded");
-  EXPECT_EQ(verdict("{}      ", 0), "loaded");
-  EXPECT_EQ(verdict(R"({"__metadata__":{}})", 0), "loaded");
-  EXPECT_EQ(verdict(R"({"a":{"data_offsets":[0,4],"shape":[],"dtype":"F32"}})", 4), "loaded");
-  EXPECT_EQ(
-      verdict(
-          R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-          3),
-      "loaded");
-  EXPECT_EQ(verdict(R"({"a":{"dtype":"F32","shape":[0,9223372036854775],"data_offsets":[0,0]}})", 0),
-            "loaded");
-  EXPECT_EQ(verdict(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1), "loaded");
+  const std::pair<const char*, std::size_t> files[] = {
+      {"{}", 0},
+      {"{}      ", 0},
+      {R"({"__metadata__":{}})", 0},
+      {R"({"a":{"data_offsets":[0,4],"shape":[],"dtype":"F32"}})", 4},
+      {R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+       3},
+      {R"({"a":{"dtype":"F32","shape":[0,9223372036854775],"data_offsets":[0,0]}})", 0},
+      {R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1}};
+  for (const auto& [header, data_bytes] : files) EXPECT_EQ(verdict(header, data_bytes), "loaded") << header;
 }
 
 struct BadFile {
@@ -417,17 +416,17 @@ TEST(Safetensors, SaysWhatIsWrongWithARequest) {
   writer.add("flag", Dtype::boolean, {2}, flags);
   writer.add("u", Dtype::u64, {1}, wide);
   const SafetensorsFile file(writer.to_bytes(), "x.safetensors");
-  EXPECT_EQ(
-      message_of([&] { file.load("q"); }),
-      R"(x.safetensors: tensor "q": missing, expected a tensor of that name (the file has "flag", "n", "u", "x"))");
-  EXPECT_EQ(message_of([&] { file.as_int64("x"); }),
-            R"(x.safetensors: tensor "x": dtype: F32, expected an integer dtype or BOOL)");
-  EXPECT_EQ(message_of([&] { file.as_double("n"); }),
-            R"(x.safetensors: tensor "n": dtype: I64, expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2)");
-  EXPECT_EQ(message_of([&] { file.as_int64("flag"); }),
-            R"(x.safetensors: tensor "flag": the value 2, expected 0 or 1 in BOOL)");
-  EXPECT_EQ(message_of([&] { file.as_int64("u"); }),
-            R"(x.safetensors: tensor "u": the value 18446744073709551615, expected at most 2^63 - 1)");
+  const std::pair<std::function<void()>, const char*> requests[] = {
+      {[&] { file.load("q"); },
+       R"(tensor "q": missing, expected a tensor of that name (the file has "flag", "n", "u", "x"))"},
+      {[&] { file.as_int64("x"); }, R"(tensor "x": dtype: F32, expected an integer dtype or BOOL)"},
+      {[&] { file.as_double("n"); },
+       R"(tensor "n": dtype: I64, expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2)"},
+      {[&] { file.as_int64("flag"); }, R"(tensor "flag": the value 2, expected 0 or 1 in BOOL)"},
+      {[&] { file.as_int64("u"); },
+       R"(tensor "u": the value 18446744073709551615, expected at most 2^63 - 1)"}};
+  for (const auto& [request, message] : requests)
+    EXPECT_EQ(message_of(request), std::string("x.safetensors: ") + message);
 }
 
 TEST(Safetensors, SaysWhyAPathCannotBeRead) {
