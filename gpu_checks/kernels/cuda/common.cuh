@@ -1,0 +1,218 @@
+// What the CUDA kernels share: views of the caller's tensors, the layout of tokens in sequences and segments, gates.
+//
+// Form. Everything of first order, and HLA by composition, is one primitive, Lin (reference/operators/common):
+//   o_t = sum_{s<=t} G(t,s) (x_t.y_s) z_s + G(t,start) x_t^T P,   P <- G(end,start) P + sum_s G(end,s) y_s z_s^T
+//   hla2 = Lin_{g^2}(Q, A, V), A = Lin_g(Q, K, K); ahla = Lin(Q, K, Lin(Q, K, V)); hla3 = Lin_{g^3}(Q, A, Lin_g(Q, K, V)).
+// The direct form F = S C - G is carried, which subtracts nothing; G of the state is made at the ends of a call.
+// Phases: a sequence is cut into segments, as many as fill the device; (1) every segment's own state, from zero;
+// (2) a scan over the segments, which takes the initial and leaves the final state; (3) rows, chunk by chunk along the
+// segment with the state on chip. Intermediate rows (A, R) are stored once, in the input format.
+//
+// Floor at T = 131072, H = 16, d = dv = 128, bf16, chunk 64, at 750 TFLOP/s and 4.3 TB/s. A product of a chunk is
+// 2 c^2 d or 2 c d^2 operations: lin 2+2, ahla 3+4, hla2 4+4, hla3 5+5 of them; tensors of 0.54 GB: q k v o.
+//   lin 206 GFLOP 0.27 ms; ahla 0.50; hla2 0.55; hla3 0.78; input and output 0.50 ms; chain: T/c chunks of a segment.
+// What this scheme does (tensors read or written, products): lin 6, 5; ahla 12, 11; hla2 10, 11; hla3 15, 15.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace attest::cuda {
+
+enum class Type : int { f32, bf16, f16, f64 };
+__host__ __device__ inline int bytes_of(Type type) {
+  return type == Type::f32 ? 4 : type == Type::f64 ? 8 : 2;
+}
+
+__device__ inline float load(const void* data, int64_t i, Type type) {
+  switch (type) {
+    case Type::f32:
+      return static_cast<const float*>(data)[i];
+    case Type::bf16:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    case Type::f16:
+      return __half2float(static_cast<const __half*>(data)[i]);
+    default:
+      return static_cast<float>(static_cast<const double*>(data)[i]);
+  }
+}
+__device__ inline void store(void* data, int64_t i, Type type, float value) {
+  switch (type) {
+    case Type::f32:
+      static_cast<float*>(data)[i] = value;
+      break;
+    case Type::bf16:
+      static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16_rn(value);
+      break;
+    case Type::f16:
+      static_cast<__half*>(data)[i] = __float2half_rn(value);
+      break;
+    default:
+      static_cast<double*>(data)[i] = value;
+  }
+}
+
+// A tensor [B, T, H / group, D] in elements; null: absent.
+struct View {
+  void* data = nullptr;
+  Type type = Type::f32;
+  int group = 1;
+  int64_t batch = 0, token = 0, head = 0, dim = 1;
+  __host__ __device__ int64_t at(int64_t b, int64_t t, int h) const {
+    return b * batch + t * token + static_cast<int64_t>(h / group) * head;
+  }
+  __device__ float read(int64_t b, int64_t t, int h, int64_t i) const {
+    return load(data, at(b, t, h) + i * dim, type);
+  }
+  __device__ void write(int64_t b, int64_t t, int h, int64_t i, float x) const {
+    store(data, at(b, t, h) + i * dim, type, x);
+  }
+};
+
+// Segments of `segment` tokens inside sequences. Not packed: `sequences` batch rows of `tokens` tokens each.
+// Packed: one batch row, boundaries on the device; segment_base[n] counts the segments before sequence n.
+struct Layout {
+  int64_t tokens = 0;
+  int sequences = 0, heads = 1;
+  int segment = 64;                 // a multiple of the chunk
+  int per_sequence = 1;             // segments of a sequence, when not packed
+  int64_t segments = 1;             // segments of all sequences; packed: an upper bound
+  const int64_t* bounds = nullptr;  // cu_seqlens
+  const int* segment_base = nullptr;
+};
+struct Place {
+  int64_t batch, first;  // first token
+  int sequence, size;    // size 0: nothing here
+};
+
+__device__ inline Place place_of(const Layout& layout, int64_t segment) {
+  if (!layout.bounds) {
+    const int sequence = static_cast<int>(segment / layout.per_sequence);
+    const int64_t first = segment % layout.per_sequence * layout.segment;
+    const int64_t left = layout.tokens - first;
+    return {sequence, first, sequence, static_cast<int>(left < layout.segment ? left : layout.segment)};
+  }
+  if (segment >= layout.segment_base[layout.sequences]) return {0, 0, 0, 0};
+  int low = 0, high = layout.sequences;  // the last sequence that starts at or before this segment
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (layout.segment_base[middle] <= segment ? low : high) = middle;
+  }
+  const int64_t first = layout.bounds[low] + (segment - layout.segment_base[low]) * layout.segment;
+  const int64_t left = layout.bounds[low + 1] - first;
+  return {0, first, low, static_cast<int>(left < layout.segment ? left : layout.segment)};
+}
+__device__ inline int64_t first_segment(const Layout& layout, int sequence) {
+  return layout.bounds ? layout.segment_base[sequence] : static_cast<int64_t>(sequence) * layout.per_sequence;
+}
+__device__ inline int64_t segment_count(const Layout& layout, int sequence) {
+  return layout.bounds ? layout.segment_base[sequence + 1] - layout.segment_base[sequence]
+                       : layout.per_sequence;
+}
+
+// The gate of a token: 1, gamma^power of its head, exp(g) or alpha.
+enum class GateKind : int { none, constant, log, linear };
+struct Gate {
+  GateKind kind = GateKind::none;
+  int power = 1;
+  float value = 1;  // constant, when the view is absent
+  View view;        // [B, T, H]; constant: [H]
+  __device__ float alpha(int64_t b, int64_t t, int h) const {
+    switch (kind) {
+      case GateKind::none:
+        return 1;
+      case GateKind::constant: {
+        const float x = view.data ? load(view.data, h, view.type) : value;
+        return power == 1 ? x : power == 2 ? x * x : x * x * x;
+      }
+      case GateKind::log:
+        return expf(view.read(b, t, h, 0));
+      default:
+        return view.read(b, t, h, 0);
+    }
+  }
+  // log2 of the gate; below the exponent range of a float the gate is zero, said by -infinity.
+  __device__ float log2_alpha(int64_t b, int64_t t, int h) const {
+    float x = 0;
+    switch (kind) {
+      case GateKind::none:
+        return 0;
+      case GateKind::constant:
+        x = power * log2f(view.data ? load(view.data, h, view.type) : value);
+        break;
+      case GateKind::log:
+        x = view.read(b, t, h, 0) * 1.4426950408889634f;
+        break;
+      default:
+        x = log2f(view.read(b, t, h, 0));
+    }
+    return x < -150.f ? -INFINITY : x;
+  }
+};
+
+// One Lin. `ones` (fp32, or none: 1) is the extra column of z that carries the normaliser.
+struct Lin {
+  View x, y, z, o;  // rows of x, y: key_dim; of z, o: value_dim
+  int key_dim = 0, value_dim = 0;
+  bool extra = false;  // the extra column exists
+  const float* ones = nullptr;
+  float* denominator = nullptr;                     // its output
+  int64_t ones_stride = 1, denominator_stride = 1;  // between heads, of (B, T, H, stride)
+  Gate gate;
+  bool exclusive = false;  // read before the token's own term
+  float x_scale = 1, y_scale = 1;
+  View add;  // o = add_scale * add + coefficient * Lin
+  float add_scale = 1, coefficient = 1;
+  float* states = nullptr;  // (segment, head, value_dim (+1), key_dim), column by column
+  float* fade = nullptr;    // (segment, head): the product of the gates
+  __host__ __device__ int columns() const { return value_dim + (extra ? 1 : 0); }
+};
+
+// A state tensor [N, H, rows, columns] and its companion [N, H, rows], contiguous.
+struct Moment {
+  void* data = nullptr;
+  void* companion = nullptr;
+  Type type = Type::f32, companion_type = Type::f32;
+  bool transposed = false;  // data is [columns, rows] of what Lin carries
+};
+
+struct Context {
+  Layout layout;
+  int64_t batch = 1;
+  cudaStream_t stream = nullptr;
+  bool hopper = false;
+};
+
+// The recurrences that Lin does not cover, token by token: scalar or delta transitions, with or without levels.
+struct Recurrent {
+  View q, k, v, o, beta, level_scales;         // o may have the extra column
+  int key_dim = 0, value_dim = 0, levels = 0;  // levels 0: a plain state
+  bool extra = false, delta = false;
+  Gate gate;
+  float scale = 1;
+  Moment initial, final;  // [N, H, (levels,) key_dim, value_dim]
+  int initial_levels = 0, final_levels = 0;
+  const int64_t* initial_position = nullptr;
+  int64_t* final_position = nullptr;
+  float* memory = nullptr;  // (sequence, head, levels, key_dim, columns), levels only
+};
+
+// Every launcher returns the error of its launch.
+cudaError_t launch_segment_bases(const Layout& layout, int* bases, cudaStream_t stream);
+cudaError_t launch_generic_states(const Context& context, const Lin& lin);
+cudaError_t launch_generic_rows(const Context& context, const Lin& lin);
+cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final);
+cudaError_t launch_recurrent(const Context& context, const Recurrent& job);
+// out = S C - in for every sequence and head: G from F and F from G.
+cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& c, const Moment& in,
+                         const Moment& out, int key_dim, int value_dim);
+// o = sum / (denominator + epsilon), the denominator being the column after the last.
+cudaError_t launch_divide(const Context& context, const View& sum, const View& o, int value_dim,
+                          float epsilon);
+bool wgmma_supports(const Context& context, const Lin& lin);
+cudaError_t launch_wgmma_states(const Context& context, const Lin& lin);
+cudaError_t launch_wgmma_rows(const Context& context, const Lin& lin);
+
+}  // namespace attest::cuda

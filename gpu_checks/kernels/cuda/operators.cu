@@ -1,0 +1,354 @@
+// Each operator as Lin passes over segments (common.cuh), or as a recurrence. Run twice: without a workspace it only
+// counts its bytes.
+#include <algorithm>
+#include <utility>
+
+#include "gpu_checks/kernels/cuda/operators.hpp"
+
+namespace attest::cuda {
+namespace {
+
+constexpr int chunk = 64;
+
+class Composer {
+ public:
+  Composer(const Call& call, char* workspace) : call_(call), base_(workspace) {
+    context_.batch = call.batch;
+    context_.stream = call.stream;
+    context_.hopper = call.hopper;
+    tuned_ = choose_path();
+    make_layout();
+  }
+  Outcome outcome;
+  size_t used = 0;
+
+  void compose() {
+    switch (call_.op) {
+      case Op::ahla:
+        return ahla();
+      case Op::hla2:
+        return call_.variant == Variant::masked     ? hla2()
+               : call_.variant == Variant::unmasked ? hla2_unmasked()
+                                                    : hla2_printed();
+      case Op::hla3:
+        return call_.variant == Variant::masked ? hla3() : hla3_unmasked();
+      case Op::linear:
+      case Op::retention:
+      case Op::mamba2:
+        return first_order();
+      default:
+        return recurrent();
+    }
+  }
+
+ private:
+  static constexpr bool states_only = true;
+
+  bool counting() const { return base_ == nullptr; }
+  void check(cudaError_t error, const char* where) {
+    if (error != cudaSuccess && outcome.error == cudaSuccess) outcome.error = error, outcome.where = where;
+  }
+  template <typename T>
+  T* take(int64_t count) {
+    const size_t at = used;
+    used += (static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T) + 255) / 256 * 256;
+    return counting() ? nullptr : reinterpret_cast<T*>(base_ + at);
+  }
+  // Rows [B, T, H, columns] in the workspace.
+  View rows(int columns, Type type) {
+    const int64_t count = call_.batch * call_.tokens * call_.heads * columns;
+    void* data = take<char>(count * bytes_of(type));
+    return {
+        data,    type, 1, call_.tokens * call_.heads * columns, static_cast<int64_t>(call_.heads) * columns,
+        columns, 1};
+  }
+  Type between() const { return tuned_ ? call_.type : Type::f32; }
+
+  // The matrix path takes the whole call or none of it.
+  bool choose_path() const {
+    if (call_.normalize || call_.ridge != 0 || call_.variant != Variant::masked) return false;
+    Lin lin;
+    lin.x = call_.q, lin.y = call_.k, lin.z = call_.v, lin.o = call_.o;
+    lin.key_dim = call_.key_dim, lin.value_dim = call_.value_dim;
+    Context context;
+    context.hopper = call_.hopper;
+    if (!wgmma_supports(context, lin)) return false;
+    if (call_.op != Op::hla2 && call_.op != Op::hla3) return true;
+    lin.z = call_.k, lin.value_dim = call_.key_dim;
+    lin.o.type = call_.type;
+    return wgmma_supports(context, lin);
+  }
+
+  void make_layout() {
+    Layout& layout = context_.layout;
+    layout.tokens = call_.tokens;
+    layout.sequences = call_.sequences;
+    layout.heads = call_.heads;
+    layout.bounds = call_.bounds;
+    const int64_t rows_of_heads = std::max<int64_t>(1, (call_.bounds ? 1 : call_.batch) * call_.heads);
+    const int64_t chunks = std::max<int64_t>(1, (call_.tokens + chunk - 1) / chunk);
+    // As many segments as fill the device a whole number of times, the fewest that nearly do.
+    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * (tuned_ ? 1 : 4);
+    int64_t best = 1;
+    double best_cost = 1e300;
+    for (int64_t n = 1; n <= std::min<int64_t>(chunks, 256); ++n) {
+      const int64_t length = (chunks + n - 1) / n, waves = (n * rows_of_heads + slots - 1) / slots;
+      const double cost = static_cast<double>(waves * length) + 0.25 * static_cast<double>(n);
+      if (cost < best_cost) best_cost = cost, best = n;
+    }
+    int64_t segment = (chunks + best - 1) / best * chunk;
+    if (call_.segment > 0) segment = (call_.segment + chunk - 1) / chunk * chunk;
+    layout.segment = static_cast<int>(std::min<int64_t>(segment, 1 << 30));
+    layout.per_sequence = static_cast<int>((call_.tokens + layout.segment - 1) / layout.segment);
+    layout.segments = static_cast<int64_t>(layout.per_sequence) * call_.batch;
+    if (call_.bounds) {
+      layout.segments = call_.tokens / layout.segment + call_.sequences;
+      int* bases = take<int>(call_.sequences + 1);
+      layout.segment_base = bases;
+      if (!counting()) check(launch_segment_bases(layout, bases, call_.stream), "segment table");
+    }
+  }
+
+  Lin lin(const View& x, const View& y, const View& z, const View& o, int value_dim, int power) const {
+    Lin result;
+    result.x = x, result.y = y, result.z = z, result.o = o;
+    result.key_dim = call_.key_dim, result.value_dim = value_dim;
+    result.gate = call_.gate;
+    result.gate.power = power;
+    return result;
+  }
+  // The extra column: ones from `source` (or 1), the denominator beside the rows of o.
+  void with_extra(Lin& lin, const View* source) const {
+    if (!call_.normalize) return;
+    lin.extra = true;
+    if (source)
+      lin.ones = static_cast<const float*>(source->data) + lin.value_dim, lin.ones_stride = source->head;
+    lin.denominator = static_cast<float*>(lin.o.data) + lin.value_dim;
+    lin.denominator_stride = lin.o.head;
+  }
+  int with_column(int columns) const { return columns + (call_.normalize ? 1 : 0); }
+
+  void run(Lin job, const Moment& initial, const Moment& final, bool only_states = false) {
+    const Layout& layout = context_.layout;
+    const int64_t slots = layout.segments * layout.heads;
+    const size_t before = used;
+    job.states = take<float>(slots * job.columns() * job.key_dim);
+    job.fade = take<float>(slots);
+    peak_ = std::max(peak_, used);
+    used = before;  // the next pass reuses them
+    if (counting()) return;
+    const bool final_wanted = final.data || final.companion;
+    if (only_states) job.x = View{};
+    const bool matrix = tuned_ && wgmma_supports(context_, job);
+    if (final_wanted || layout.bounds || layout.per_sequence > 1)
+      check(matrix ? launch_wgmma_states(context_, job) : launch_generic_states(context_, job),
+            "states of segments");
+    check(launch_scan(context_, job, initial, final), "scan of segments");
+    if (only_states) return;
+    check(matrix ? launch_wgmma_rows(context_, job) : launch_generic_rows(context_, job), "rows");
+  }
+
+  // Where the last pass of a call writes: the output, or sums with their denominators.
+  View sums_or_output() { return call_.normalize ? rows(with_column(call_.value_dim), Type::f32) : call_.o; }
+  void finish(const View& sums) {
+    used = std::max(used, peak_);
+    if (!call_.normalize || counting()) return;
+    check(launch_divide(context_, sums, call_.o, call_.value_dim, call_.epsilon), "division");
+  }
+  static Moment transposed(Moment m) {
+    m.transposed = true;
+    return m;
+  }
+  Moment fresh(const Moment& like) {
+    const int64_t count = static_cast<int64_t>(call_.sequences) * call_.heads * call_.key_dim;
+    Moment m;
+    m.data = take<float>(count * call_.value_dim);
+    if (call_.normalize) m.companion = take<float>(count);
+    static_cast<void>(like);
+    return m;
+  }
+  static bool given(const Moment& m) { return m.data || m.companion; }
+
+  void first_order() {
+    const View o = sums_or_output();
+    Lin job = lin(call_.q, call_.k, call_.v, o, call_.value_dim, 1);
+    job.x_scale = call_.scale;
+    with_extra(job, nullptr);
+    run(job, call_.initial.moments[0], call_.final.moments[0]);
+    finish(o);
+  }
+
+  void ahla() {
+    const View r = rows(with_column(call_.value_dim), between()), o = sums_or_output();
+    Lin first = lin(call_.q, call_.k, call_.v, r, call_.value_dim, 1);
+    Lin second = lin(call_.q, call_.k, r, o, call_.value_dim, 1);
+    first.x_scale = second.x_scale = call_.scale;
+    with_extra(first, nullptr);
+    with_extra(second, &r);
+    run(first, call_.initial.moments[0], call_.final.moments[0]);
+    run(second, call_.initial.moments[1], call_.final.moments[1]);
+    finish(o);
+  }
+
+  void hla2() {
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const View a = rows(call_.key_dim, between());
+    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    first.x_scale = call_.scale;
+    // F = S C - G at both ends of the call.
+    const bool import = given(from[2]) || (given(from[0]) && given(from[1])), leave = given(to[2]);
+    Moment f_initial, f_final, s_final = to[0], c_final = to[1];
+    if (import) f_initial = fresh(from[2]);
+    if (leave) {
+      f_final = fresh(to[2]);
+      if (!given(c_final)) c_final = fresh(to[1]);
+      if (!given(s_final))
+        s_final.data =
+            take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * call_.key_dim * call_.key_dim);
+    }
+    const View o = sums_or_output();
+    if (import && !counting())
+      check(launch_cross(context_, from[0], from[1], from[2], f_initial, call_.key_dim, call_.value_dim),
+            "initial F");
+    run(first, transposed(from[0]), transposed(s_final));
+    Lin second = lin(call_.q, a, call_.v, o, call_.value_dim, 2);
+    second.x_scale = call_.scale;
+    with_extra(second, nullptr);
+    View ridge;
+    if (call_.ridge != 0) {
+      ridge = rows(with_column(call_.value_dim), Type::f32);
+      Lin third = lin(call_.q, call_.q, call_.v, ridge, call_.value_dim, 1);
+      third.x_scale = third.y_scale = call_.scale;
+      with_extra(third, nullptr);
+      run(third, from[1], c_final);
+      second.add = ridge, second.add_scale = call_.ridge;
+    } else if (given(c_final)) {
+      Lin third = lin(call_.q, call_.q, call_.v, o, call_.value_dim, 1);
+      third.y_scale = call_.scale;
+      with_extra(third, nullptr);
+      run(third, from[1], c_final, states_only);
+    }
+    run(second, f_initial, f_final);
+    if (leave && !counting())
+      check(launch_cross(context_, s_final, c_final, f_final, to[2], call_.key_dim, call_.value_dim),
+            "final G");
+    finish(o);
+  }
+
+  void hla2_unmasked() {
+    const View a = rows(call_.key_dim, Type::f32), o = sums_or_output();
+    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    first.x_scale = call_.scale;
+    if (call_.ridge != 0) first.add = call_.q, first.add_scale = call_.ridge * call_.scale;
+    run(first, call_.initial.moments[0], call_.final.moments[0]);
+    Lin second = lin(a, call_.q, call_.v, o, call_.value_dim, 1);
+    second.y_scale = call_.scale;
+    with_extra(second, nullptr);
+    run(second, call_.initial.moments[1], call_.final.moments[1]);
+    finish(o);
+  }
+
+  void hla2_printed() {
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const int columns = with_column(call_.value_dim);
+    const View a = rows(call_.key_dim, Type::f32), u = rows(columns, Type::f32), b = rows(columns, Type::f32),
+               o = sums_or_output();
+    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    first.x_scale = call_.scale;
+    run(first, from[0], to[0]);
+    Lin second = lin(a, call_.q, call_.v, u, call_.value_dim, 1);
+    second.y_scale = call_.scale;
+    if (call_.ridge != 0) {
+      const View ridge = rows(columns, Type::f32);
+      Lin extra = lin(call_.q, call_.q, call_.v, ridge, call_.value_dim, 1);
+      extra.x_scale = extra.y_scale = call_.scale;
+      with_extra(extra, nullptr);
+      run(extra, from[1], Moment{});
+      second.add = ridge, second.add_scale = call_.ridge;
+    }
+    with_extra(second, nullptr);
+    run(second, from[1], to[1]);
+    Lin third = lin(call_.k, call_.q, call_.v, b, call_.value_dim, 1);
+    third.y_scale = call_.scale;
+    third.exclusive = true;
+    with_extra(third, nullptr);
+    run(third, from[1], Moment{});
+    Lin last = lin(call_.q, call_.k, b, o, call_.value_dim, 1);
+    last.x_scale = call_.scale;
+    last.add = u, last.coefficient = -1;
+    with_extra(last, &b);
+    run(last, from[2], to[2]);
+    finish(o);
+  }
+
+  void hla3() {
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const View a = rows(call_.key_dim, between()), r = rows(with_column(call_.value_dim), between()),
+               o = sums_or_output();
+    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    Lin second = lin(call_.q, call_.k, call_.v, r, call_.value_dim, 1);
+    Lin third = lin(call_.q, a, r, o, call_.value_dim, 3);
+    first.x_scale = second.x_scale = third.x_scale = call_.scale;
+    with_extra(second, nullptr);
+    with_extra(third, &r);
+    run(first, transposed(from[0]), transposed(to[0]));
+    run(second, from[1], to[1]);
+    run(third, from[2], to[2]);
+    finish(o);
+  }
+
+  void hla3_unmasked() {
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const View a = rows(call_.key_dim, Type::f32), b = rows(call_.key_dim, Type::f32), o = sums_or_output();
+    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    first.x_scale = call_.scale;
+    run(first, from[0], to[0]);
+    Lin second = lin(a, call_.q, call_.q, b, call_.key_dim, 1);
+    second.y_scale = call_.scale * call_.scale;
+    run(second, from[1], to[1]);
+    Lin third = lin(b, call_.k, call_.v, o, call_.value_dim, 1);
+    with_extra(third, nullptr);
+    run(third, from[2], to[2]);
+    finish(o);
+  }
+
+  void recurrent() {
+    Recurrent job;
+    const View o = sums_or_output();
+    job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = o, job.beta = call_.beta,
+    job.level_scales = call_.level_scales;
+    job.key_dim = call_.key_dim, job.value_dim = call_.value_dim, job.levels = call_.levels;
+    job.extra = call_.normalize;
+    job.delta =
+        call_.op == Op::delta || call_.op == Op::gated_delta || call_.op == Op::log_linear_gated_delta;
+    job.gate = call_.gate;
+    job.scale = call_.scale;
+    job.initial = call_.initial.moments[0], job.final = call_.final.moments[0];
+    job.initial_levels = call_.initial.levels, job.final_levels = call_.final.levels;
+    job.initial_position = call_.initial.position, job.final_position = call_.final.position;
+    if (call_.levels > 0) {
+      job.levels = std::max({call_.levels, call_.initial.levels, call_.final.levels});
+      job.memory = take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * job.levels *
+                               call_.key_dim * with_column(call_.value_dim));
+    }
+    if (!counting()) check(launch_recurrent(context_, job), "recurrence");
+    finish(o);
+  }
+
+  const Call& call_;
+  char* base_;
+  Context context_;
+  bool tuned_ = false;
+  size_t peak_ = 0;
+};
+
+}  // namespace
+
+Outcome enqueue(const Call& call, char* workspace, size_t& bytes) {
+  Composer composer(call, workspace);
+  composer.compose();
+  bytes = composer.used;
+  return composer.outcome;
+}
+
+}  // namespace attest::cuda
