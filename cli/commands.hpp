@@ -23,5 +23,7 @@ void add_list(CLI::App& app, int& exit_code);
 void add_prove(CLI::App& app, int& exit_code);
 void add_reference(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
+void add_report(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
 
 }  // namespace attest

@@ -52,6 +52,8 @@ int run_program(int argc, const char* const* argv) {
   add_prove(app, exit_code);
   add_reference(app, exit_code);
   add_check(app, exit_code);
+  add_report(app, exit_code);
+  add_compare(app, exit_code);
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "reference/tensor/atomic_file.hpp"
 #include "reports/escape.hpp"
 #include "reports/hex_float.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
-#include "reference/tensor/atomic_file.hpp"
 
 namespace attest {
 namespace {
@@ -64,9 +64,8 @@ std::string render_markdown(const Records& records) {
   text += fmt::format(
       "{} pass, {} fail, {} suspect, {} undecided, {} not run, of {} cases. {}Commit {}, {}.\n\n{}\n",
       end.pass, end.fail, end.suspect, end.undecided, end.not_run, end.cases,
-      records.run.seed ? fmt::format("Seed {}. ", *records.run.seed) : "",
-      markdown_code(records.run.commit), markdown_text(records.run.compiler),
-      markdown_code(records.run.command));
+      records.run.seed ? fmt::format("Seed {}. ", *records.run.seed) : "", markdown_code(records.run.commit),
+      markdown_text(records.run.compiler), markdown_code(records.run.command));
   if (!kernels.empty()) {
     text +=
         "\n| kernel | operator | form | verdict | cases | error/bound p50 / p99 / max | ulps p50 / p99 / max "
@@ -79,6 +78,16 @@ std::string render_markdown(const Records& records) {
     if (severity(kernel.verdict) > 1) problems += problem(kernel);
   if (!problems.empty()) text += fmt::format("\n### What did not pass\n\n{}", problems);
   return text;
+}
+
+std::string fit_markdown(const std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return text;
+  constexpr std::size_t room = 100;  // for the last line
+  const std::size_t end = text.rfind('\n', limit > room ? limit - room : 0);
+  const std::size_t kept = end == std::string::npos ? 0 : end + 1;
+  return text.substr(0, kept) +
+         fmt::format("\n**Cut here: {} more lines do not fit.**\n",
+                     std::count(text.begin() + static_cast<std::ptrdiff_t>(kept), text.end(), '\n'));
 }
 
 void write_markdown(const Records& records, const std::filesystem::path& path) {

@@ -1,0 +1,49 @@
+// attest compare: what changed between two runs.
+#include "reports/compare.hpp"
+
+#include <iostream>
+
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "reference/tensor/atomic_file.hpp"
+#include "reports/record_file.hpp"
+
+namespace attest {
+namespace {
+
+struct Arguments {
+  std::string before, after, json;
+};
+
+int compare(const Arguments& arguments) {
+  refuse_same_file("--json", arguments.json, "BEFORE", arguments.before);
+  refuse_same_file("--json", arguments.json, "AFTER", arguments.after);
+  const Records before = read_records(arguments.before, Incomplete::accept);
+  const Records after = read_records(arguments.after, Incomplete::accept);
+  const Comparison comparison = compare_records(before, after);
+  if (!arguments.json.empty()) write_file_atomically(arguments.json, comparison_json(comparison));
+  std::cout << render_comparison(comparison);
+  if (comparison.regressions > 0) return exit_failed;
+  return comparison.common > 0 ? exit_passed : exit_nothing_ran;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& exit_code) {
+  auto* command =
+      app.add_subcommand("compare", "two runs, case by case: verdicts, accuracy, new and vanished cases");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("BEFORE", arguments->before, "records.jsonl of the earlier run")->required();
+  command->add_option("AFTER", arguments->after, "records.jsonl of the later run")->required();
+  add_path(command, "--json", arguments->json, "also write the changes to this file");
+  command->footer(std::string(exit_codes) +
+                  "1 is a regression: a verdict that became worse, error/bound that drifted upwards beyond "
+                  "noise (by a factor of\n"
+                  "more than 1 + 11.4/sqrt(T) in its median or 99th percentile), a case that vanished, a new "
+                  "case that fails, or\n"
+                  "a later run that did not finish. 77: the runs have no case in common.\n"
+                  "Example: attest compare before/records.jsonl after/records.jsonl");
+  command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
+}
+
+}  // namespace attest
