@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/metrics/remainder.hpp"
 #include "reference/metrics/running_bound.hpp"
 #include "reference/operators/common/error_forms.hpp"
 
@@ -94,70 +95,14 @@ class Ratio {
   bool ill_conditioned_ = false;
 };
 
-// The largest absolute value, at least 1.
-template <class Range>
-double largest(const Range& entries, Index count) {
-  double most = 1;
-  for (Index i = 0; i < count; ++i) most = std::max(most, std::abs(entries.data()[i]));
-  return most;
-}
-
-// Underflow, a priori: every stage entry and product may be off by a few subnormals eta, seen through at most n d
-// factors of the largest inputs. Of no weight on ordinary data; where it reaches the result, nothing can be claimed.
-// Formats with a narrow range (fp16, fp8) are charged stage by stage instead (size_of).
-// NOT PROVED: the factor 8 and the exponent of n d are an estimate of order, to be replaced by a derivation. The term
-// can only widen a bound: it may cost power, and it may still be too small for a correct kernel.
-double underflow_term(const Declaration& d, const Head<double>& head, const Contract& c) {
-  double eta = 0;
-  for (const Format* format : {&c.product, &c.accumulate, &c.intermediate, &c.state, &c.gate_sum})
-    if (format->emin <= fp32.emin) eta = std::max(eta, format->smallest_subnormal());
-  const double extent = static_cast<double>(head.tokens() * std::max(head.q.cols(), head.v.cols()));
-  const int degree_q = std::max(1, d.degree_q), degree_k = d.beta ? 2 : std::max(1, d.degree_k);
-  return 8 * eta * extent * extent * std::pow(largest(head.q, head.q.size()), degree_q) *
-         std::pow(largest(head.k, head.k.size()), degree_k) * largest(head.v, head.v.size()) *
-         (d.level_scales ? largest(head.level_scales, head.level_scales.size()) : 1) *
-         (d.beta ? largest(head.beta, head.tokens()) : 1);
-}
-
-// Second order of the delta rules: a state that a key annihilates leaves no first-order trace, but the product of
-// two roundings of it stays. (8 u)^2 sum_a |q_ta| max_{s<=t} |S_s| by columns, S the state so far (values included).
-// NOT PROVED: the 8 stands for the roundings on a path and the largest entry for the sum over tokens; an estimate of
-// order, to be replaced by a derivation. It can only widen a bound.
-void add_second_order(const Declaration& d, const Head<double>& head, const Contract& c, ErrorModel& model) {
-  if (!d.beta) return;
-  const double u = 8 * std::max({c.product.unit_roundoff(), c.intermediate.unit_roundoff(), c.state.unit_roundoff(),
-                                 c.accumulate.unit_roundoff()});
-  const double scale = d.level_scales ? largest(head.level_scales, head.level_scales.size()) : 1;
-  Matrix<double> state = initial_moment(head, "S", head.q.cols(), head.v.cols());
-  std::vector<double> peak(static_cast<std::size_t>(head.v.cols()), 0);
-  for (Index t = 0; t < head.tokens(); ++t) {
-    const double alpha = d.gates ? head.alpha[static_cast<std::size_t>(t)] : 1, beta = head.beta[static_cast<std::size_t>(t)];
-    double reach = 0;
-    for (Index a = 0; a < head.q.cols(); ++a) reach += std::abs(head.q(t, a));
-    for (Index col = 0; col < head.v.cols(); ++col) {
-      double read = 0;
-      for (Index a = 0; a < head.k.cols(); ++a) read += head.k(t, a) * state(a, col);
-      double& most = peak[static_cast<std::size_t>(col)];
-      most = std::max(most, std::abs(beta * head.v(t, col)));
-      for (Index a = 0; a < head.k.cols(); ++a) {
-        most = std::max(most, std::abs(state(a, col)));
-        state(a, col) = alpha * (state(a, col) - beta * head.k(t, a) * read) + beta * head.k(t, a) * head.v(t, col);
-        most = std::max(most, std::abs(state(a, col)));
-      }
-      const double term = u * u * scale * reach * most;
-      model.deterministic(t, col) += term;
-      model.accumulation(t, col) += term;
-    }
+void add(ErrorModel& model, const Matrix<double>& remainder) {
+  for (Index i = 0; i < remainder.size(); ++i) {
+    if (!std::isfinite(remainder.data()[i]) && !model.undecided)
+      model.undecided = true,
+      model.reason = "second order: the products of rounding errors have no finite bound";
+    model.deterministic.data()[i] += remainder.data()[i];
+    model.accumulation.data()[i] += remainder.data()[i];
   }
-}
-
-void add_beyond_first_order(const Declaration& d, const Head<double>& head, const Contract& c, ErrorModel& model) {
-  const double underflow = underflow_term(d, head, c);
-  for (Index i = 0; i < model.deterministic.size(); ++i) {
-    model.deterministic.data()[i] += underflow;
-    model.accumulation.data()[i] += underflow;
-  }
-  add_second_order(d, head, c, model);
 }
 
 double coarsest_unit(const Contract& c) {
@@ -169,7 +114,6 @@ double coarsest_unit(const Contract& c) {
 
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                              const Contract& contract, bool rounds_output) {
-  const Units units(contract);
   const bool finite = is_finite(head);
   if (!finite || head.tokens() == 0) {
     ErrorModel model;
@@ -177,7 +121,7 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
     model.undecided = !finite, model.reason = finite ? "" : "no error model: an input is not finite";
     return model;
   }
-  const UnderflowScope narrow(contract);
+  const Units units(contract);
   const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output};
   std::optional<ErrorModel> model = sharp_model(form, how.form);
   return model ? *model : running_error_model(op, head, how, units, rounds_output);
@@ -186,14 +130,17 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser) {
   ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide);
-  const bool estimated = head.tokens() > 0 && is_finite(head);
-  if (estimated) add_beyond_first_order(op.declaration(), head, contract, model);
+  const Units units(contract);
+  if (model.sharp && !model.undecided) {
+    const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
+    add(model, remainder_bound(op, form, how));
+  }
   if (!normaliser.divide) return model;
-  if (!estimated) {
-    model.deterministic = model.accumulation = model.variance = zeros<double>(head.tokens(), head.v.cols() - 1);
+  if (head.tokens() == 0 || !is_finite(head)) {
+    model.deterministic = model.accumulation = model.variance =
+        zeros<double>(head.tokens(), head.v.cols() - 1);
     return model;
   }
-  const Units units(contract);
   const Evaluator<double>& evaluator = op;
   return Ratio(model, evaluator.evaluate(head, how).o, normaliser.epsilon, units).model();
 }

@@ -16,7 +16,7 @@ struct Normaliser {
 };
 
 // The stages alone, to first order, of the raw operator: what the perturbation of single entries must agree with.
-// Underflow below fp32's range and the second order of the delta rules are not in it.
+// Sharp models have neither products of errors nor underflow in it (remainder.hpp); a running bound has both.
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                              const Contract& contract, bool rounds_output = true);
 

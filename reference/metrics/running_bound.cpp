@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 namespace attest {
 namespace {
@@ -21,10 +22,16 @@ class WorkingScope {
   Running::Working saved_;
 };
 
+// Every rounding error multiplied by `scale`, and no underflow where it is not 1: as scale goes to 0 the error per
+// scale becomes the part of first order.
 class RunningArithmetic : public Arithmetic<Running> {
  public:
-  RunningArithmetic(const Units& units, const Head<double>& head, bool round_output)
-      : units_(units), head_(head), round_output_(round_output) {
+  RunningArithmetic(const Units& units, const Head<double>& head, bool round_output, double scale)
+      : units_(units),
+        head_(head),
+        round_output_(round_output),
+        scale_(scale),
+        underflow_(scale == 1 ? 1 : 0) {
     const Format& scalar = units.contract.accumulate.precision > fp32.precision ? fp64 : fp32;
     const Format& stored =
         units.contract.intermediate.precision < scalar.precision ? units.contract.intermediate : scalar;
@@ -39,10 +46,10 @@ class RunningArithmetic : public Arithmetic<Running> {
     const Array a_size = a_value.cwiseAbs(), b_size = b_value.cwiseAbs();
     const Array value = a_value * b_value;
     Array error = a_size * b_error + a_error * (b_size + b_error);
-    error += units_.gamma(a.cols()) * ((a_size + a_error) * (b_size + b_error));
+    error += scale_ * units_.gamma(a.cols()) * ((a_size + a_error) * (b_size + b_error));
     Matrix<Running> result(a.rows(), b.cols());
-    for (Index i = 0; i < result.size(); ++i)
-      result.data()[i] = {value.data()[i], error.data()[i] + static_cast<double>(a.cols()) * units_.eta};
+    const double lost = underflow_ * static_cast<double>(a.cols()) * units_.eta;
+    for (Index i = 0; i < result.size(); ++i) result.data()[i] = {value.data()[i], error.data()[i] + lost};
     return result;
   }
   Matrix<Running> operand(std::string_view label, Matrix<Running> x) override {
@@ -55,7 +62,7 @@ class RunningArithmetic : public Arithmetic<Running> {
     return round_output_ ? round("output", units_.contract.output, units_.output, std::move(x)) : x;
   }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
-    WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units});
+    WorkingScope scope({scale_ * units_.sum, underflow_ * units_.eta, Running::working().exp_units});
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no error model: inverse=powers";
     return Arithmetic<Running>::inverse(label, n);
   }
@@ -67,8 +74,13 @@ class RunningArithmetic : public Arithmetic<Running> {
     if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5))
       undecided = "gates: the relative error of a weight may exceed one half";
     Matrix<Running> result(weights.rows(), weights.cols());
-    for (Index i = 0; i < weights.size(); ++i)
-      result.data()[i] = {weights.data()[i], weights.data()[i] * relative.data()[i]};
+    const double lost = underflow_ * static_cast<double>(weights.rows()) *
+                        std::max(units_.eta, units_.contract.gate_sum.smallest_subnormal());
+    for (Index t = 0; t < weights.rows(); ++t)
+      for (Index s = 0; s <= t; ++s) {
+        const double weight = weights(t, s);
+        result(t, s) = {weight, scale_ * weight * relative(t, s) + (s < t && relative(t, s) > 0 ? lost : 0)};
+      }
     return result;
   }
   std::string undecided;
@@ -88,8 +100,9 @@ class RunningArithmetic : public Arithmetic<Running> {
       const Running& entry = x.data()[i];
       const bool exact =
           entry.error == 0 && (units_.input == 0 || round_to(format, entry.value) == entry.value);
-      result.data()[i] =
-          entry.error + (exact ? 0 : std::max(read_, units_.input) * (std::abs(entry.value) + entry.error));
+      const double unit = exact ? 0 : std::max(read_, units_.input),
+                   size = std::abs(entry.value) + entry.error;
+      result.data()[i] = entry.error + scale_ * unit * size + lost(unit, size, format);
     }
     return result;
   }
@@ -100,14 +113,17 @@ class RunningArithmetic : public Arithmetic<Running> {
       if (!(size <= format.max_finite() / 2) && undecided.empty())
         undecided = fmt::format("range: {} reaches {:.3g} in {}", label, size, format.name);
       if (unit == 0 || size == 0) continue;
-      entry.error += unit * size;
-      if (size < 2 * format.smallest_normal()) entry.error += format.smallest_subnormal();
+      entry.error += scale_ * unit * size + lost(unit, size, format);
     }
     return x;
+  }
+  double lost(double unit, double size, const Format& format) const {
+    return unit > 0 && size < 2 * format.smallest_normal() ? underflow_ * format.smallest_subnormal() : 0;
   }
   const Units& units_;
   const Head<double>& head_;
   bool round_output_;
+  double scale_, underflow_;
   double store_ = 0, read_ = 0;
 };
 
@@ -123,7 +139,7 @@ std::vector<Running> exact(const std::vector<double>& x) {
   return result;
 }
 
-Head<Running> running_head(const Head<double>& head, const Units& units) {
+Head<Running> running_head(const Head<double>& head, const Units& units, double scale) {
   Head<Running> result{exact(head.q),
                        exact(head.k),
                        exact(head.v),
@@ -135,10 +151,16 @@ Head<Running> running_head(const Head<double>& head, const Units& units) {
                        Running(head.ridge),
                        {}};
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
+  const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
+  const auto lost = [&](const Running& x) {  // a gate may be subnormal
+    return scale == 1 && round_to(units.contract.accumulate, x.value) != x.value ? eta : 0;
+  };
   for (std::size_t t = 0; t < head.alpha.size(); ++t)
-    result.alpha[t].error = head.alpha[t] * single_gate_error(units, gates, static_cast<Index>(t));
+    result.alpha[t].error = scale * head.alpha[t] * single_gate_error(units, gates, static_cast<Index>(t)) +
+                            lost(result.alpha[t]);
   const auto conversion = [&](Running& x) {
-    if (round_to(units.contract.accumulate, x.value) != x.value) x.error = units.step * std::abs(x.value);
+    if (round_to(units.contract.accumulate, x.value) != x.value)
+      x.error = scale * units.step * std::abs(x.value) + lost(x);
   };
   conversion(result.decay), conversion(result.ridge);
   result.initial.position = head.initial.position;
@@ -147,29 +169,55 @@ Head<Running> running_head(const Head<double>& head, const Units& units) {
   return result;
 }
 
+struct RunningResult {
+  Matrix<double> error;
+  std::string undecided;
+};
+
+RunningResult run(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
+                  bool round_output, double scale) {
+  const double exponential =
+      2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / units.step + 1;
+  WorkingScope scope({scale * units.step, scale == 1 ? units.eta : 0, exponential});
+  RunningArithmetic arithmetic(units, head, round_output, scale);
+  const Evaluator<Running>& evaluator = op;
+  const Solution<Running> solution = evaluator.evaluate(running_head(head, units, scale), how, arithmetic);
+  RunningResult result{zeros<double>(solution.o.rows(), solution.o.cols()), arithmetic.undecided};
+  for (Index i = 0; i < solution.o.size(); ++i) {
+    result.error.data()[i] = solution.o.data()[i].error;
+    if (!std::isfinite(result.error.data()[i]) && result.undecided.empty())
+      result.undecided = "the running error has no finite bound";
+  }
+  return result;
+}
+
 }  // namespace
 
 ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                                const Units& units, bool round_output) {
-  const double exponential =
-      2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / units.step + 1;
-  WorkingScope scope({units.step, units.eta, exponential});
-  RunningArithmetic arithmetic(units, head, round_output);
-  const Evaluator<Running>& evaluator = op;
-  const Solution<Running> solution = evaluator.evaluate(running_head(head, units), how, arithmetic);
+  const RunningResult result = run(op, head, how, units, round_output, 1);
   ErrorModel model;
-  model.deterministic = model.variance = zeros<double>(solution.o.rows(), solution.o.cols());
-  bool finite = true;
-  for (Index i = 0; i < solution.o.size(); ++i) {
-    model.deterministic.data()[i] = solution.o.data()[i].error;
-    finite = finite && std::isfinite(solution.o.data()[i].error);
-  }
-  model.accumulation = model.deterministic;
-  model.undecided = !arithmetic.undecided.empty() || !finite;
-  model.reason = !arithmetic.undecided.empty() ? arithmetic.undecided
-                 : finite                      ? ""
-                                               : "the running error has no finite bound";
+  model.deterministic = model.accumulation = result.error;
+  model.variance = zeros<double>(result.error.rows(), result.error.cols());
+  model.undecided = !result.undecided.empty(), model.reason = result.undecided;
   return model;
+}
+
+// E(u) has no negative coefficient. E(s u) / s is its linear part, s E_2 too large; 2^-40 covers the rounding of the sums
+// of non-negative numbers that both are.
+Matrix<double> running_remainder(const Operator& op, const Head<double>& head, const Evaluation& how,
+                                 const Units& units, bool round_output) {
+  constexpr double scale = 0x1p-30, sums = 0x1p-40;
+  const RunningResult all = run(op, head, how, units, round_output, 1),
+                      linear = run(op, head, how, units, round_output, scale);
+  Matrix<double> rest = all.error;
+  for (Index i = 0; i < rest.size(); ++i) {
+    const double first = linear.error.data()[i] / scale;
+    rest.data()[i] = (1 + 2 * scale) * std::max(0.0, all.error.data()[i] - first) + sums * first;
+    if (!(all.error.data()[i] < std::numeric_limits<double>::infinity()))
+      rest.data()[i] = all.error.data()[i];
+  }
+  return rest;
 }
 
 }  // namespace attest

@@ -10,4 +10,8 @@ namespace attest {
 ErrorModel running_error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                                const Units& units, bool round_output);
 
+// The part of the running error beyond first order: products of errors, and underflow. (tokens, value_dim)
+Matrix<double> running_remainder(const Operator& op, const Head<double>& head, const Evaluation& how,
+                                 const Units& units, bool round_output);
+
 }  // namespace attest

@@ -196,7 +196,7 @@ TEST_P(ChunkStages, CostWhatThePerturbationOfEachOfTheirEntriesCosts) {
       for (const auto& [label, square] : measured.square)
         if (label != "product" && !conservative(s, label))
           variance += (unit_of(contract, label) * unit_of(contract, label)) * square;
-      const Agreement spread = agreement(model.variance, variance, model.second_order * model.second_order);
+      const Agreement spread = agreement(model.variance, variance, 1);
       EXPECT_GE(spread.lowest, -1e-9) << "variance, width " << width;
       EXPECT_LE(spread.highest, 1e-9) << "variance, width " << width;
       const Agreement sums =
@@ -304,7 +304,7 @@ Agreement agreement_with_reader(const char* label) {
   ErrorSum sum(units, 11, 2);
   a.collect(R(q, v, twice), sum);
   const Measured measured = measure(op, head, {Form::chunk, 4, 1});
-  return agreement(sum.finish(1).shares.at(label), measured.absolute.at(label), unit_of(contract, label));
+  return agreement(sum.finish().shares.at(label), measured.absolute.at(label), unit_of(contract, label));
 }
 
 TEST(ChunkStages, ASensitivityWithoutTheCrossTermIsNoticed) {

@@ -32,12 +32,11 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
     for (Index s = 0; s <= t; ++s) {
       const double weight = decay(t + 1, s + 1), relative = gate_error(t + 1, s + 1);
       scores(t, s) = weight * qk(t, s);
-      scores_error(t, s) =
-          weight * product * qk_size(t, s) + (relative + u) * std::abs(scores(t, s)) + units.eta;
+      scores_error(t, s) = weight * product * qk_size(t, s) + (relative + u) * std::abs(scores(t, s));
       if (s == t) continue;
       const double scale = std::abs(beta(t)) * weight;
       n(t, s) = beta(t) * weight * kk(t, s);
-      n_error(t, s) = scale * product * kk_size(t, s) + (relative + 2 * u) * std::abs(n(t, s)) + units.eta;
+      n_error(t, s) = scale * product * kk_size(t, s) + (relative + 2 * u) * std::abs(n(t, s));
     }
     n(t, t) = 1;
     start_keys.row(t) *= decay(t + 1, 0), keys.row(t) *= decay(size, t + 1);
@@ -195,8 +194,7 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
                  w.x.cwiseAbs() * (w.c.start_keys_error * w.state.cwiseAbs()) +
                  w.at_end.cwiseAbs() * error_of_state(w, units) + own(w, error_of_output(w, units, o)));
   }));
-  sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n + form.head.q.cols()) * units.eta));
-  return finish_output(form, sum, o, 3 * static_cast<Index>(chunks.size()) + 3);
+  return finish_output(form, sum, o);
 }
 
 }  // namespace attest

@@ -29,9 +29,7 @@ std::optional<ErrorModel> recurrence_scan_error(const FormError& form);
 // The gates of a first-order operator and whether its transition is a delta rule.
 Gates<double> declared_gates(const FormError& form);
 
-// Adds the rounding of the result and closes the sum; depth as in ErrorSum::finish, without the output.
-ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o, Index depth);
-// The same where a state is carried `carries` times on that path and rounded nowhere else.
-ErrorModel finish_carried(const FormError& form, ErrorSum& sum, const Array& o, Index carries);
+// Adds the rounding of the result and closes the sum.
+ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o);
 
 }  // namespace attest

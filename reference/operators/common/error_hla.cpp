@@ -12,38 +12,16 @@ Gates<double> declared_gates(const FormError& form) {
   return {};
 }
 
-namespace {
-
-void round_output(const FormError& form, ErrorSum& sum, const Array& o) {
+ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o) {
   if (form.round_output) {
     sum.rounded("output", form.units.output, [&](Norm p) { return size_of(p, o); });
     sum.range("output", form.units.contract.output, o);
-    sum.arithmetic(Array::Constant(o.rows(), o.cols(), form.units.contract.output.smallest_subnormal()));
   }
   sum.range("output", form.units.contract.accumulate, o);
-}
-
-}  // namespace
-
-ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o, Index depth) {
-  round_output(form, sum, o);
-  return sum.finish(depth + (form.round_output && form.units.output > 0 ? 1 : 0));
-}
-
-ErrorModel finish_carried(const FormError& form, ErrorSum& sum, const Array& o, Index carries) {
-  round_output(form, sum, o);
-  const Units& units = form.units;
-  return sum.finish_with(std::pow(1 + units.carry, static_cast<double>(carries)) *
-                         std::pow(1 + units.step, static_cast<double>(4 * carries)) * (1 + units.output));
+  return sum.finish();
 }
 
 namespace {
-
-// Scores, weights or keys, the state at every boundary, its operand.
-Index lin_depth(const FormError& form, Index lins) {
-  const Index chunks = (form.head.tokens() + form.width - 1) / std::max<Index>(form.width, 1);
-  return lins * (2 + (form.units.carry > 0 ? chunks : 0));
-}
 
 struct Hla {
   explicit Hla(const FormError& f)
@@ -88,9 +66,9 @@ struct Hla {
     sum.arithmetic(2 * units.step * added.cwiseAbs());  // the ridge itself and the product
     return added;
   }
-  ErrorModel finish(const Array& o, Index lins, double additions) {
+  ErrorModel finish(const Array& o, double additions) {
     if (additions > 0) sum.arithmetic(additions * units.step * o.cwiseAbs());
-    return finish_output(form, sum, o, lin_depth(form, lins) + lins);
+    return finish_output(form, sum, o);
   }
 };
 
@@ -114,7 +92,7 @@ ErrorModel hla2_subtract(const FormError& form, int power, double factor) {
   g.collect(ReadAsValue(), h.sum);
   const Array ridge = h.ridge(), o = u.o - g.o;
   if (h.head.ridge != 0) h.sum.arithmetic(h.units.step * o.cwiseAbs());
-  return h.finish(o + ridge, 2, 1);
+  return h.finish(o + ridge, 1);
 }
 
 ErrorModel hla2_direct(const FormError& form) {
@@ -134,7 +112,7 @@ ErrorModel hla2_direct(const FormError& form) {
   error[0] = made;
   h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
   const Array ridge = h.ridge();
-  return h.finish(f.o + ridge, 2, h.head.ridge == 0 ? 0 : 1);
+  return h.finish(f.o + ridge, h.head.ridge == 0 ? 0 : 1);
 }
 
 ErrorModel hla2_unmasked(const FormError& form) {
@@ -147,7 +125,7 @@ ErrorModel hla2_unmasked(const FormError& form) {
   h.rows("a.rows", a, rows, as_query,
          h.head.ridge == 0 ? Array() : Array(2 * ridge.cwiseAbs() + rows.cwiseAbs()));
   u.collect(ReadAsValue(), h.sum);
-  return h.finish(u.o, 2, 0);
+  return h.finish(u.o, 0);
 }
 
 ErrorModel ahla(const FormError& form) {
@@ -158,7 +136,7 @@ ErrorModel ahla(const FormError& form) {
   r.collect(as_value, h.sum);
   h.rows("r.rows", r, r.o, as_value);
   e.collect(ReadAsValue(), h.sum);
-  return h.finish(e.o, 2, 0);
+  return h.finish(e.o, 0);
 }
 
 ErrorModel hla3_masked(const FormError& form) {
@@ -173,7 +151,7 @@ ErrorModel hla3_masked(const FormError& form) {
   r.collect(as_value, h.sum);
   h.rows("r.rows", r, r.o, as_value);
   f.collect(ReadAsValue(), h.sum);
-  return h.finish(f.o, 2, 0);
+  return h.finish(f.o, 0);
 }
 
 ErrorModel hla3_unmasked(const FormError& form) {
@@ -190,7 +168,7 @@ ErrorModel hla3_unmasked(const FormError& form) {
   b.collect(through_c, h.sum);
   h.rows("b.rows", b, b.o, through_c);
   c.collect(ReadAsValue(), h.sum);
-  return h.finish(c.o, 3, 0);
+  return h.finish(c.o, 0);
 }
 
 // y_j only enters as y_j.k_j, in the coefficient of k_j as a key: |y_j error| |k_j|, without the sum's
@@ -256,7 +234,7 @@ ErrorModel hla3_printed(const FormError& form) {
   error[0] = h.units.gamma_step(2 * h.q.cols() + 1) * (K0.cwiseAbs() * Q0.cwiseAbs() * P0.cwiseAbs()) +
              u * start.cwiseAbs();
   h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
-  return h.finish(f.o + g.o, 2, 1);
+  return h.finish(f.o + g.o, 1);
 }
 
 }  // namespace
@@ -266,7 +244,7 @@ std::optional<ErrorModel> first_order_chunk_error(const FormError& form) {
   const LinStages o = h.lin("o", h.q, h.k, h.v, declared_gates(form),
                             to_array(initial_moment(form.head, "S", form.head.q.cols(), form.head.v.cols())));
   o.collect(ReadAsValue(), h.sum);
-  return h.finish(o.o, 1, 0);
+  return h.finish(o.o, 0);
 }
 
 std::optional<ErrorModel> hla_chunk_error(const FormError& form) {

@@ -78,7 +78,7 @@ PerChunk LinStages::weights_arithmetic() const {
       for (Index s = 0; s + shift <= t; ++s) {
         const Index row = t + 1 - shift;
         error(t, s) = std::abs(c.weights(t, s)) * (c.gate_error(row, s + 1) + units_.step) +
-                      c.decay(row, s + 1) * product * magnitude(t, s) + units_.eta;
+                      c.decay(row, s + 1) * product * magnitude(t, s);
       }
     result.push_back(std::move(error));
   }
@@ -97,7 +97,7 @@ Array LinStages::rows_arithmetic() const {
         (units_.gamma(q.cols()) + units_.input) * (diagonal(c.read) * magnitude) +
         diagonal(read_error) * carried;
   }
-  return error.array() + static_cast<double>(q.cols() + o.cols()) * units_.eta;
+  return error;
 }
 
 // Error in the state after each chunk from the chunk's own arithmetic: entry b + 1 for chunk b.
@@ -111,7 +111,7 @@ PerChunk LinStages::carry_arithmetic() const {
                   units_.step * after.cwiseAbs();
     error +=
         (c.gate_error(c.size, 0) + (c.through() == 1 ? 0 : units_.step)) * c.through() * c.state.cwiseAbs();
-    result.push_back(error.array() + static_cast<double>(c.size) * units_.eta);
+    result.push_back(std::move(error));
   }
   return result;
 }

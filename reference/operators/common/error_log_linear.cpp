@@ -98,7 +98,7 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
         const double scale = decay(t + 1, s + 1) * level_scale(head, first + t, position + s);
         weights(t, s) = scale * scores(t, s);
         weights_error(t, s) = std::abs(weights(t, s)) * (error(t + 1, s + 1) + 2 * u) +
-                              std::abs(scale) * product * magnitude(t, s) + units.eta;
+                              std::abs(scale) * product * magnitude(t, s);
       }
       keys.row(t) *= decay(size, t + 1);
       keys_error.row(t) *= decay(size, t + 1) * (error(size, t + 1) + (decay(size, t + 1) == 1 ? 0 : u));
@@ -364,9 +364,7 @@ std::optional<ErrorModel> log_linear_chunk_error(const FormError& form) {
   sum.rounded("keys", units.operand, a.keys, s.keys);
   sum.rounded("carry", units.carry, a.carry, s.carry);
   sum.arithmetic(a.arithmetic);
-  sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n + form.head.q.cols()) * units.eta));
-  const Index chunks = (n + form.width - 1) / std::max<Index>(form.width, 1);
-  return finish_output(form, sum, o, 2 + (units.carry > 0 ? chunks : 0));
+  return finish_output(form, sum, o);
 }
 
 std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form) {
@@ -383,8 +381,7 @@ std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form) {
     sum.rounded(label == "state.carried" ? "state" : label, unit, share, square.labels.at(label));
   }
   sum.arithmetic(absolute.arithmetic);
-  sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n + form.head.q.cols()) * units.eta));
-  return finish_output(form, sum, absolute.o, 3 * static_cast<Index>(chunks.size()) + 3);
+  return finish_output(form, sum, absolute.o);
 }
 
 }  // namespace attest

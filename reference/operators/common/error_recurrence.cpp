@@ -149,7 +149,7 @@ class Recurrent {
   }
 
   // Walks every output's row back through the transitions and adds up what it meets.
-  ErrorModel finish(Index carries) {
+  ErrorModel finish() {
     ErrorSum sum(units, n, columns);
     const auto by_position = [this](std::vector<Event>& events) {
       std::vector<std::vector<const Event*>> at(static_cast<std::size_t>(n) + 1);
@@ -177,8 +177,7 @@ class Recurrent {
       for (const Block& block : cover) sum.range("S", units.contract.state, block.state);
     sum.rounded("S", units.carry, absolute, square);
     sum.arithmetic(plain);
-    sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n + d) * units.eta));
-    return finish_carried(form, sum, o, carries);
+    return finish_output(form, sum, o);
   }
 
   const FormError& form;
@@ -378,15 +377,13 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
     r.carry_events(t + 1, first, r.n, after,
                    r.levels && t > 0 && !r.gates.log_gate ? r.covers[static_cast<std::size_t>(t)] : Cover{});
   }
-  return r.finish(r.n);
+  return r.finish();
 }
 
 std::optional<ErrorModel> recurrence_scan_error(const FormError& form) {
   Recurrent r(form);
   Scan(r).run();
-  Index carries = 2;
-  for (Index size = 1; size < r.n; size *= 2) carries += 2;
-  return r.finish(carries);
+  return r.finish();
 }
 
 }  // namespace attest

@@ -53,8 +53,7 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
   }
   sum.rounded("sum", units.carry, carried, carried_square);
   sum.arithmetic(arithmetic);
-  sum.arithmetic(Array::Constant(n, columns, static_cast<double>(n) * units.eta));
-  return finish_output(form, sum, o, 3 + (units.carry > 0 ? n : 0));
+  return finish_output(form, sum, o);
 }
 
 }  // namespace attest

@@ -43,7 +43,6 @@ Units::Units(const Contract& c) : contract(c) {
   step = c.accumulate.unit_roundoff();
   sum = c.truncates ? 2 * step : step;
   eta = c.accumulate.smallest_subnormal();
-  largest = std::max({operand, carry, output, step});
 }
 
 double Units::gamma(Index terms) const { return gamma_of(sum, terms); }
@@ -161,17 +160,13 @@ void ErrorSum::gates(const Array& relative_error) {
     undecide("gates: the relative error of a weight may exceed one half");
 }
 
-ErrorModel ErrorSum::finish(Index depth) const {
-  return finish_with(std::pow(1 + units_.largest, static_cast<double>(depth)));
-}
-
-ErrorModel ErrorSum::finish_with(double second_order) const {
+ErrorModel ErrorSum::finish() const {
   ErrorModel model;
-  model.deterministic = to_matrix(second_order * (rounded_ + arithmetic_));
-  model.accumulation = to_matrix(second_order * arithmetic_);
-  model.variance = to_matrix(second_order * second_order * variance_);
+  model.deterministic = to_matrix(rounded_ + arithmetic_);
+  model.accumulation = to_matrix(arithmetic_);
+  model.variance = to_matrix(variance_);
   for (const auto& [label, share] : shares_) model.shares[label] = to_matrix(share);
-  model.second_order = second_order, model.stages = stages_, model.sharp = true;
+  model.stages = stages_, model.sharp = true;
   model.undecided = !undecided_.empty(), model.reason = undecided_;
   if (!model.undecided && !(rounded_ + arithmetic_).allFinite())
     model.undecided = true, model.reason = "sums: K u reaches 1 in the accumulator";

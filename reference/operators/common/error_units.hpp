@@ -27,33 +27,8 @@ inline Matrix<double> to_matrix(const Array& a) {
 // multiplicative, size(p, x y) = size(p, x) size(p, y), so one formula serves both.
 enum class Norm { absolute, square };
 
-// In a format of narrow range an entry below the smallest normal number costs what the smallest normal one does
-// (u 2^emin = eta / 2). While a scope lives on this thread, size_of raises such entries, exact zeros excepted.
-class UnderflowScope {
- public:
-  explicit UnderflowScope(const Contract& contract) : saved_(floor()) {
-    floor() = 0;
-    for (const Format* format : {&contract.product, &contract.intermediate, &contract.state})
-      if (format->emin > fp32.emin) floor() = std::max(floor(), format->smallest_normal());
-  }
-  ~UnderflowScope() { floor() = saved_; }
-  UnderflowScope(const UnderflowScope&) = delete;
-  UnderflowScope& operator=(const UnderflowScope&) = delete;
-  static double& floor() {
-    thread_local double smallest = 0;
-    return smallest;
-  }
-
- private:
-  double saved_;
-};
-
 inline Array size_of(Norm p, const Array& x) {
-  const double floor = UnderflowScope::floor();
-  Array size = x.cwiseAbs();
-  if (floor > 0) size = size.unaryExpr([floor](double e) { return e == 0 ? 0 : std::max(e, floor); });
-  if (p == Norm::absolute) return size;
-  return size.cwiseAbs2();
+  return p == Norm::absolute ? Array(x.cwiseAbs()) : Array(x.cwiseAbs2());
 }
 inline double size_of(Norm p, double x) { return p == Norm::absolute ? std::abs(x) : x * x; }
 
@@ -63,11 +38,10 @@ struct Units {
   double carried_state = 0;  // the same for a state that carry() has rounded
   double carry = 0;          // a state at carry()
   double output = 0;
-  double input = 0;    // an input that a product reads
-  double step = 0;     // one elementwise operation in `accumulate`
-  double sum = 0;      // one addition of a product's accumulator
-  double eta = 0;      // underflow of one operation in `accumulate`
-  double largest = 0;  // the coarsest of the rounded stages
+  double input = 0;  // an input that a product reads
+  double step = 0;   // one elementwise operation in `accumulate`
+  double sum = 0;    // one addition of a product's accumulator
+  double eta = 0;    // underflow of one operation in `accumulate`
   Contract contract;
   double gamma(Index terms) const;  // K u / (1 - K u); infinite when K u >= 1
   double gamma_step(Index terms) const;
@@ -94,10 +68,7 @@ class ErrorSum {
   // Notes that a tensor is stored in `format`: undecided when it may overflow.
   void range(const std::string& label, const Format& format, const Array& tensor);
   void gates(const Array& relative_error);
-  // `depth` roundings of the coarsest unit lie on the longest path from an input to an output.
-  ErrorModel finish(Index depth) const;
-  // The same with the factor for products of errors given.
-  ErrorModel finish_with(double second_order) const;
+  ErrorModel finish() const;
   const Units& units() const { return units_; }
 
  private:
