@@ -452,7 +452,7 @@ std::span<const std::byte> SafetensorsFile::load(std::string_view name) const {
   return data().subspan(tensor.begin, tensor.end - tensor.begin);
 }
 
-std::vector<double> SafetensorsFile::as_double(std::string_view name) const {
+std::vector<double> SafetensorsFile::as_double(std::string_view name) const try {
   const auto bytes = load(name);
   const auto quiet = [](double value) {
     return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
@@ -477,6 +477,9 @@ std::vector<double> SafetensorsFile::as_double(std::string_view name) const {
       throw error(name, fmt::format("dtype: {}, expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2",
                                     dtype_name(dtype)));
   }
+} catch (const std::bad_alloc&) {
+  throw error(name, fmt::format("shape {} needs {} bytes as F64, expected a size for which there is memory",
+                                shape_text(info(name).shape), 8 * info(name).count()));
 }
 
 std::vector<std::int64_t> SafetensorsFile::as_int64(std::string_view name) const {

@@ -129,6 +129,22 @@ TEST_F(Options, AShapeThatNoMemoryHoldsNamesTheField) {
                  "v [1, 65536, 4096, 4096]");
 }
 
+TEST_F(Options, AFileThatNoMemoryHoldsNamesTheFieldToo) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer reserves more than any limit allows";
+#endif
+  const std::vector<std::byte> half(2 << 24);
+  SafetensorsWriter writer;
+  for (const char* name : {"q", "k", "v"}) writer.add(name, Dtype::f16, {1 << 22, 4}, half);
+  const std::string in = (folder / "in").string(), err = (folder / "stderr").string();
+  writer.write(in);
+  const std::string line = std::string("ulimit -v 400000; ") + std::getenv("ATTEST_PROGRAM") +
+                           " reference linear --rows 0:1 --input " + in + " --output " +
+                           (folder / "out").string() + " 2>" + err;
+  EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 2);
+  EXPECT_THAT(text_of(err), HasSubstr("shape [4194304, 4] needs 134217728 bytes as F64"));
+}
+
 TEST_F(Options, NotesSayWhatAUserMayNotExpect) {
   write_fields(folder / "nan.safetensors",
                {{"q", {{2, 1}, {1, 2}}}, {"k", {{2, 1}, {1, 2}}}, {"v", {{2, 1}, {1, std::nan("")}}}});
