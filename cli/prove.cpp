@@ -91,16 +91,15 @@ int list_claims(const std::vector<const Claim*>& claims, const std::string& path
   return exit_passed;
 }
 
-// A control that survives is a failure of the ledger itself; a claim that could not be decided is undecided; claims that
-// are refuted are decided.
+// The ledger is there to decide: a claim left undecided fails it, and so does a control that survives. Claims that are
+// refuted are decided.
 int exit_code_of(const std::vector<Entry>& entries) {
-  bool undecided = false;
   for (const Entry& entry : entries) {
-    undecided |= !entry.decided();
+    if (!entry.decided()) return exit_failed;
     for (const auto& control : entry.controls)
       if (control.decision.verdict != Finding::refuted) return exit_failed;
   }
-  return undecided ? exit_undecided : exit_passed;
+  return exit_passed;
 }
 
 int prove(const Arguments& arguments) {
