@@ -15,6 +15,7 @@
 #include <set>
 
 #include "cli/commands.hpp"
+#include "cli/doors.hpp"
 #include "cli/options.hpp"
 #include "reference/cases/checksum.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -425,6 +426,7 @@ int run_check(const Arguments& arguments) {
 void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "judge kernels against the oracle; writes records and a page");
   auto arguments = std::make_shared<Arguments>();
+  const auto doors = add_door_options(*command);
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names, such as cpu.hla2.*; all by default");
   command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
@@ -455,7 +457,10 @@ void add_check(CLI::App& app, int& exit_code) {
                   "attest list --kernels and attest list --recipes say what there is.\n"
                   "Example: attest check --kernel 'cpu.hla2.*' --shape T=256,d=32,dv=32,H=2 --seed 1 "
                   "--output /tmp/report");
-  command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
+  command->callback([arguments, doors, &exit_code] {
+    open_kernels(*doors);
+    exit_code = run_check(*arguments);
+  });
 }
 
 }  // namespace attest

@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/temporaries.hpp"
 
@@ -77,6 +78,7 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace attest
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "worker") return attest::worker_main(argc, argv);
   attest::remove_temporaries_on_signals();
   attest::set_invocation(argc, argv);
   return attest::run_program(argc, argv);

@@ -1,8 +1,13 @@
 #include "gpu_checks/kernel.hpp"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <deque>
+#include <utility>
 
 #include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -15,18 +20,59 @@ bool matches(std::string_view glob, const std::string& text) {
   return glob.empty() || fnmatch(std::string(glob).c_str(), text.c_str(), 0) == 0;
 }
 
-struct Range {
-  Index least = 0, most = 0;
+// NAME=LEAST..MOST of a kernel's limits.
+struct Limit {
+  std::string word, name;
+  double least = 0, most = 0;
 };
 
-Range parse_range(std::string_view word, std::string_view text) {
-  Range range;
-  const char* end = text.data() + text.size();
-  const auto [dots, error] = std::from_chars(text.data(), end, range.least);
-  if (error != std::errc() || end - dots < 3 || std::string_view(dots, 2) != ".." ||
-      std::from_chars(dots + 2, end, range.most).ptr != end)
-    throw BadInput("kernel limits: " + in_quotes(word) + ": expected NAME=LEAST..MOST");
+std::vector<Limit> parse_limits(std::string_view limits) {
+  std::vector<Limit> list;
+  for (std::size_t at = 0; (at = limits.find_first_not_of(' ', at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(limits.find(' ', at), limits.size());
+    const std::string_view word = limits.substr(at, end - at);
+    at = end;
+    Limit limit;
+    limit.word = word, limit.name = word.substr(0, word.find('='));
+    if (limit.name != "d" && limit.name != "dv" && limit.name != "t" && limit.name != "b" &&
+        limit.name != "h" && limit.name != "g")
+      throw BadInput("kernel limits: " + in_quotes(word) + ": expected a limit of d, dv, t, b, h or g");
+    const std::size_t dots = word.find("..");
+    const auto read = [](std::string_view text, double& number) {
+      const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      return error == std::errc() && rest == text.data() + text.size() && std::isfinite(number);
+    };
+    if (limit.name.size() == word.size() || dots == std::string_view::npos ||
+        !read(word.substr(limit.name.size() + 1, dots - limit.name.size() - 1), limit.least) ||
+        !read(word.substr(dots + 2), limit.most) || limit.least > limit.most)
+      throw BadInput("kernel limits: " + in_quotes(word) + ": expected NAME=LEAST..MOST");
+    list.push_back(std::move(limit));
+  }
+  return list;
+}
+
+// The least and the largest value that the limit is about; log-gates also where the gate is given linearly.
+std::pair<double, double> limited(const std::string& name, const Problem& problem) {
+  const auto one = [](Index n) { return std::pair(static_cast<double>(n), static_cast<double>(n)); };
+  if (name == "d") return one(problem.key_dim);
+  if (name == "dv") return one(problem.value_dim);
+  if (name == "t") return one(problem.tokens);
+  if (name == "b") return one(problem.batch);
+  if (name == "h") return one(problem.heads);
+  std::pair<double, double> range{INFINITY, -INFINITY};
+  for (const char* field : {"g", "alpha"})
+    if (const Tensor* gates = problem.field(field))
+      for (const double x : gates->data) {
+        const double g = field[0] == 'g' ? x : std::log(x);
+        range.first = std::min(range.first, g), range.second = std::max(range.second, g);
+      }
   return range;
+}
+
+// Kernels of other doors; their addresses stay.
+std::deque<Kernel>& adopted() {
+  static std::deque<Kernel> list;
+  return list;
 }
 
 void round_field(const Format& format, Tensor& tensor) {
@@ -42,31 +88,34 @@ const std::vector<Kernel>& registered_kernels() {
 
 std::vector<const Kernel*> find_kernels(std::string_view name_glob, std::string_view operator_glob) {
   std::vector<const Kernel*> found;
-  for (const Kernel& kernel : registered_kernels())
-    if (matches(name_glob, kernel.name) && matches(operator_glob, kernel.op)) found.push_back(&kernel);
+  const auto add = [&](const auto& kernels) {
+    for (const Kernel& kernel : kernels)
+      if (matches(name_glob, kernel.name) && matches(operator_glob, kernel.op)) found.push_back(&kernel);
+  };
+  add(adopted());
+  if (adopted().empty() || !name_glob.empty()) add(registered_kernels());
   return found;
+}
+
+void adopt_kernels(std::vector<Kernel> kernels) {
+  for (Kernel& kernel : kernels) adopted().push_back(std::move(kernel));
 }
 
 std::string form_text(const Declaration& declaration, const Evaluation& how) {
   std::string text(form_name(how.form));
   if (how.form == Form::chunk) text += " c=" + std::to_string(how.chunk);
-  if (how.form != Form::direct) text += " algebra=" + declaration.algebras.at(static_cast<std::size_t>(how.algebra));
+  if (how.form != Form::direct)
+    text += " algebra=" + declaration.algebras.at(static_cast<std::size_t>(how.algebra));
   return text;
 }
 
 std::string outside_limits(std::string_view limits, const Problem& problem) {
-  for (std::size_t at = 0; (at = limits.find_first_not_of(' ', at)) != std::string_view::npos;) {
-    const std::size_t end = std::min(limits.find(' ', at), limits.size());
-    const std::string_view word = limits.substr(at, end - at);
-    at = end;
-    const std::size_t equals = std::min(word.find('='), word.size() - 1);
-    const std::string_view key = word.substr(0, equals);
-    const Range range = parse_range(word, word.substr(equals + 1));
-    if (key != "d" && key != "dv" && key != "t")
-      throw BadInput("kernel limits: " + in_quotes(word) + ": expected a limit of d, dv or t");
-    const Index value = key == "d" ? problem.key_dim : key == "dv" ? problem.value_dim : problem.tokens;
-    if (value < range.least || value > range.most)
-      return std::string(key) + "=" + std::to_string(value) + " is outside the kernel's limits " + std::string(word);
+  for (const Limit& limit : parse_limits(limits)) {
+    const auto [least, most] = limited(limit.name, problem);
+    const bool low = least < limit.least;
+    if (low || most > limit.most)
+      return fmt::format("{}={} is outside the kernel's limits {}", limit.name, low ? least : most,
+                         limit.word);
   }
   return {};
 }
@@ -80,7 +129,9 @@ Problem round_inputs(const Contract& contract, Problem problem) {
     else
       round_field(contract.gate_sum, tensor);
   }
-  const auto rounded = [&](const Rational& x) { return rational_from(round_to(contract.gate_sum, nearest_double(x))); };
+  const auto rounded = [&](const Rational& x) {
+    return rational_from(round_to(contract.gate_sum, nearest_double(x)));
+  };
   Options& options = problem.options;
   options.epsilon = rounded(options.epsilon), options.ridge = rounded(options.ridge);
   if (options.scale) options.scale = rounded(*options.scale);

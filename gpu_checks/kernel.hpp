@@ -29,17 +29,24 @@ struct KernelResult {
 struct Kernel {
   std::string name, door = "registered", op, variant;
   Evaluation how;
-  std::string form;      // "chunk c=64 algebra=direct"
+  std::string form;  // "chunk c=64 algebra=direct"
   Contract contract;
   std::string features;  // of: varlen initial_state grouped deterministic
-  std::string limits;    // "d=1..256 dv=1..256 t=0..1048576"; unnamed = unlimited
+  std::string limits;    // "d=1..256 dv=1..256 t=0..1048576", also b, h, g; unnamed = unlimited
+  std::string
+      source;  // what opens its door, as on the command line: "--plugin './libmine.so'"; empty: registered
+  std::string sha256;  // of the file that it came from; empty: not known
   std::function<KernelResult(const Problem&)> run;
 };
 
 // Every kernel compiled in.
 const std::vector<Kernel>& registered_kernels();
-// Those whose name and operator match the globs (fnmatch; empty = all).
+// Those whose name and operator match the globs (fnmatch; empty = all). Where other doors gave kernels, an empty name
+// glob means these alone.
 std::vector<const Kernel*> find_kernels(std::string_view name_glob, std::string_view operator_glob);
+
+// Kernels that came through another door (gpu_checks/adapters/doors.hpp), for find_kernels from now on.
+void adopt_kernels(std::vector<Kernel> kernels);
 
 std::string form_text(const Declaration& declaration, const Evaluation& how);
 // Empty, or why the kernel's limits exclude the problem. Throws BadInput on limits that cannot be read.

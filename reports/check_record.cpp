@@ -31,8 +31,9 @@ CaseRecord to_record(const Checked& checked, const std::string& program) {
   const std::string replay = replay_line(kernel, checked.input, program);
   CaseRecord record;
   record.case_line = to_text(checked.input);
-  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract),
-                   ""};
+  record.kernel = {kernel.name,    kernel.door, kernel.op,
+                   kernel.variant, kernel.form, to_text(kernel.contract),
+                   kernel.sha256};
   record.verdict = checked.verdict, record.reason = checked.reason;
   record.tokens = checked.tokens;
   if (!checked.oracle_method.empty())

@@ -1,0 +1,14 @@
+// The options --plugin, --process, --time-limit and --strided of the subcommands that run kernels.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "gpu_checks/adapters/doors.hpp"
+
+namespace attest {
+
+// What the options name is opened, and its kernels found by find_kernels, once open_kernels() was called.
+std::shared_ptr<DoorOptions> add_door_options(CLI::App& command);
+void open_kernels(const DoorOptions& options);
+
+}  // namespace attest

@@ -1,0 +1,353 @@
+// Kernels behind doors as a user meets them: whatever their code does, the run goes on and the record says what it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "gpu_checks/adapters/sha256.hpp"
+#include "reports/record_file.hpp"
+#include "tests/cli/program.hpp"
+
+namespace attest {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string shape = " --seed 1 --shape T=12,d=4,dv=4 --whole ";
+
+std::string plugin(const std::string& name) {
+  return (std::filesystem::path(std::getenv("ATTEST_PROGRAM")).parent_path() / "plugins" / (name + ".so"))
+      .string();
+}
+std::string python(const std::string& how) { return "python3 tests/adapters/plugins/hostile.py " + how; }
+
+// What every kernel of a run was called.
+struct Verdicts {
+  std::map<std::string, CaseRecord> by_kernel;
+  ProgramRun run;
+};
+Verdicts judge(const std::string& arguments) {
+  const TemporaryFolder folder;
+  Verdicts verdicts;
+  const std::string out = (folder / "report").string();
+  verdicts.run = run_attest(folder, "check " + arguments + " --output " + out);
+  EXPECT_TRUE(std::filesystem::exists(folder / "report" / "records.jsonl")) << verdicts.run.err;
+  if (std::filesystem::exists(folder / "report" / "records.jsonl"))
+    for (const CaseRecord& record : read_records(folder / "report" / "records.jsonl").cases)
+      verdicts.by_kernel[record.kernel.name] = record;
+  return verdicts;
+}
+
+struct Expected {
+  const char* kernel;
+  Verdict verdict;
+  const char* reason;
+};
+
+TEST(Plugin, EveryKindOfMisconductIsAVerdictOfThatCaseAndTheRunGoesOn) {
+  const Verdicts found = judge("--plugin " + plugin("hostile") + shape + "--time-limit 0.5");
+  constexpr Verdict pass = Verdict::pass, fail = Verdict::fail;
+  const std::vector<Expected> table = {
+      {"correct", pass, ""},
+      {"chatty", pass, ""},
+      {"ignores_strides", pass, ""},
+      {"drops_last_token", fail, "4 of 48 elements exceed the bound"},
+      {"leaves_last_row", fail, "left 4 of 48 elements of the output o unwritten"},
+      {"writes_nothing", fail, "left 48 of 48 elements of the output o unwritten"},
+      {"null_pointer", fail, "died of signal SIGSEGV (Segmentation fault): it wrote to a null pointer"},
+      {"wild_write", fail,
+       "died of signal SIGSEGV (Segmentation fault): it wrote to an address that is not its own"},
+      {"far_write", fail,
+       "died of signal SIGSEGV (Segmentation fault): it wrote to memory far from any output"},
+      {"writes_after_end", fail, "wrote where no output lies: 8 bytes after the end of the output o"},
+      {"writes_before_start", fail, "wrote where no output lies: 4 bytes before the output o"},
+      {"writes_to_input", fail, "SIGSEGV (Segmentation fault): it wrote to an input or beside it"},
+      {"writes_into_input", fail, "SIGSEGV (Segmentation fault): it wrote to an input or beside it"},
+      {"aborts", fail, "died of signal SIGABRT (Aborted); it printed: \"half a line before the end\""},
+      {"divides_by_zero", fail, "died of signal SIGFPE"},
+      {"overflows_stack", fail, "died of signal SIGSEGV"},
+      {"exits", fail, "ended itself with exit code 3; it printed: \"I have had enough\""},
+      {"exits_well", fail, "ended itself with exit code 0"},
+      {"never_returns", fail, "did not return within 0.5 s; it printed: \"thinking ...\""},
+      {"kills_supervisor", fail, "did not return within 0.5 s"},
+      {"closes_everything", fail, "ended itself with exit code 0"},
+      {"writes_to_socket", fail, "wrote to a socket that is not its own"},
+      {"fails", fail, "says that it failed: out of \\x1b[31mregisters\\x0a"},
+      {"invalid", fail, "calls its inputs invalid"},
+      {"unsupported", Verdict::not_run, "does not support this: only on Sundays"},
+      {"unknown_status", fail, "returned 17, which is no attest_status"},
+      {"long_message", fail, "says that it failed: xxx"},
+      {"asks_for_too_much", fail, "asks for 18446744073709551615 bytes of workspace"},
+      {"crashes_while_asked", fail,
+       "died of signal SIGSEGV (Segmentation fault): it read from a null pointer"},
+      {"overflows_workspace", fail, "wrote beside its workspace of 100 bytes"},
+      {"uses_dirty_workspace", fail,
+       "unwritten, or made them of memory that nobody wrote, the first at [0, 0, 0, 0]"},
+      {"correct_again", pass, ""},
+  };
+  EXPECT_EQ(found.run.exit_code, 1);
+  EXPECT_EQ(found.run.err, "");
+  EXPECT_EQ(found.by_kernel.size(), table.size());
+  for (const Expected& expected : table) {
+    ASSERT_TRUE(found.by_kernel.contains(expected.kernel)) << expected.kernel;
+    const CaseRecord& record = found.by_kernel.at(expected.kernel);
+    EXPECT_EQ(record.verdict, expected.verdict) << expected.kernel << ": " << record.reason;
+    EXPECT_THAT(record.reason, HasSubstr(expected.reason)) << expected.kernel;
+    EXPECT_EQ(record.kernel.door, "plugin");
+  }
+  const CaseRecord& record = found.by_kernel.at("correct");
+  EXPECT_EQ(record.kernel.sha256, sha256_of_file(plugin("hostile")));
+  EXPECT_EQ(record.kernel.sha256.size(), 64u);
+  EXPECT_THAT(record.checks.at(0).replay,
+              StartsWith("attest check --plugin '" + plugin("hostile") + "' --kernel correct --case '"));
+}
+
+TEST(Plugin, IsFoundByItsNameAndReplaysByItsLine) {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      run_attest(folder, "check --plugin " + plugin("hostile") + ":correct* --time-limit 5" + shape);
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("correct "), HasSubstr("correct_again "), testing::Not(HasSubstr("chatty"))));
+  const ProgramRun replayed = run_attest(
+      folder, "check --plugin '" + plugin("hostile") +
+                  "' --kernel drops_last_token --case 'linear variant=masked T=12 d=4 dv=4 H=1 B=1 seed=1'");
+  EXPECT_EQ(replayed.exit_code, 1) << replayed.out << replayed.err;
+  EXPECT_THAT(replayed.out, HasSubstr("4 of 48 elements"));
+}
+
+TEST(Plugin, ThatDeclaresStridesAndIgnoresThemFailsOnceTheyMatter) {
+  const Verdicts found = judge("--plugin " + plugin("hostile") + " --strided --time-limit 5" + shape);
+  EXPECT_EQ(found.by_kernel.at("correct").verdict, Verdict::pass) << found.by_kernel.at("correct").reason;
+  EXPECT_EQ(found.by_kernel.at("ignores_strides").verdict, Verdict::fail);
+  EXPECT_THAT(found.by_kernel.at("ignores_strides").reason,
+              HasSubstr("wrote where no output lies: between the rows of the output o"));
+}
+
+TEST(Plugin, IsNotAskedForWhatItDoesNotDeclare) {
+  const Verdicts packed =
+      judge("--plugin " + plugin("hostile") + ":correct --seed 1 --shape T=12,d=4,dv=4,packed=0:5:12");
+  EXPECT_EQ(packed.by_kernel.at("correct").verdict, Verdict::not_run);
+  EXPECT_THAT(packed.by_kernel.at("correct").reason, HasSubstr("does not declare varlen"));
+  EXPECT_EQ(packed.run.exit_code, 77);
+  const Verdicts grouped =
+      judge("--plugin " + plugin("hostile") + ":correct --seed 1 --shape T=12,d=4,dv=4,H=4,Hk=2");
+  EXPECT_THAT(grouped.by_kernel.at("correct").reason,
+              HasSubstr("does not declare grouped, and k has 2 of 4 heads"));
+}
+
+TEST(Plugin, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
+  const std::vector<std::pair<const char*, const char*>> table = {
+      {"abi", "built for another attest_kernel.h (its ABI version is 7), expected version 1"},
+      {"none", "announces 0 kernels, expected 1 to 10000"},
+      {"many", "announces 1073741824 kernels"},
+      {"crash", "its process died of signal SIGABRT (Aborted) while it was loaded"},
+      {"quit", "its process ended itself with exit code 5 while it was loaded"},
+      {"name:a b", "name \"a b\": expected up to 100 characters of A-Z a-z 0-9 . _ -"},
+      {"name:chatty", "kernel chatty: announced twice"},
+      {"noname", "\"name\" is not given"},
+      {"badname",
+       "died of signal SIGSEGV (Segmentation fault) while it was loaded: it read from a null pointer"},
+      {"op:linaer", "operator \"linaer\": expected one of ahla, delta"},
+      {"variant:mask", "variant \"mask\": expected one of masked of linear"},
+      {"form:quick", "form \"quick\": expected one of direct, stream, scan, chunk of linear (masked)"},
+      {"form:", "form \"\": expected one of"},
+      {"form:chunk", "form \"chunk\": expected the width of its chunks, c=WIDTH"},
+      {"form:chunk c=0", "expected c= a whole number from 1"},
+      {"form:chunk c=64x", "expected c= a whole number from 1"},
+      {"form:chunk c=16 algebra=magic", "expected algebra= one of direct"},
+      {"form:chunk c=16 d=3", "expected c=WIDTH and algebra=NAME only"},
+      {"levels:chunk c=12", "expected c= a power of two"},
+      {"hla2:chunk c=16", "expected algebra= one of subtract, direct, since their bounds differ"},
+      {"contract:input=fp31", "precision contract: input is \"fp31\", expected one of"},
+      {"contract:fast", "\"fast\" has no value"},
+      {"contract:exp=infulp", "exp is \"infulp\""},
+      {"contract:input=fp8_e4m3", "input=fp8_e4m3: tensors of this format are not passed"},
+      {"nocontract", "\"contract\" is not given"},
+      {"gated:exp=1000000ulp gate_sum=bf16", "its bound is infinite even for two tokens of one number each"},
+      {"features:varlen fast", "feature \"fast\": expected of varlen"},
+      {"features:inplace", "feature \"inplace\""},
+      {"stateless:initial_state", "since softmax (masked) has none"},
+      {"limits:d=1", "kernel limits: \"d=1\": expected NAME=LEAST..MOST"},
+      {"limits:d=64..1", "expected NAME=LEAST..MOST"},
+      {"limits:d=1..64 w=1..2", "expected a limit of d, dv, t, b, h or g"},
+      {"device:tpu", "device \"tpu\": expected cpu or cuda"},
+      {"norun", "run is NULL"},
+  };
+  const TemporaryFolder folder;
+  for (const auto& [nonsense, expected] : table) {
+    setenv("ATTEST_NONSENSE", nonsense, 1);
+    const ProgramRun run = run_attest(folder, "check --plugin " + plugin("hostile"));
+    EXPECT_EQ(run.exit_code, 2) << nonsense << '\n' << run.out;
+    EXPECT_THAT(run.err, AllOf(StartsWith("attest: --plugin "), HasSubstr(expected))) << nonsense;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    EXPECT_EQ(run.out, "");
+  }
+  unsetenv("ATTEST_NONSENSE");
+  EXPECT_THAT(run_attest(folder, "check --plugin " + plugin("nowhere")).err,
+              HasSubstr("no such file, expected a shared library"));
+  EXPECT_THAT(run_attest(folder, "check --plugin README.md").err, HasSubstr("cannot be loaded"));
+  EXPECT_THAT(run_attest(folder, "check --plugin " + plugin("hostile") + ":nobody").err,
+              HasSubstr("no kernel matches \"nobody\""));
+  // A shared library that is no plug-in: one that this test uses itself.
+  std::ifstream maps("/proc/self/maps");
+  std::string line, library;
+  while (library.empty() && std::getline(maps, line))
+    if (line.ends_with("/libm.so.6")) library = line.substr(line.find('/'));
+  ASSERT_NE(library, "");
+  EXPECT_THAT(run_attest(folder, "check --plugin " + library).err,
+              HasSubstr("has no function attest_kernels"));
+}
+
+TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
+  constexpr Verdict pass = Verdict::pass, fail = Verdict::fail;
+  const std::vector<Expected> table = {
+      {"correct", pass, ""},
+      {"prints_by_accident", pass, ""},
+      {"floods", pass, ""},
+      {"drops_last_token", fail, "4 of 48 elements exceed the bound"},
+      {"nan", fail, "48 of 48 elements"},
+      {"wrong_shape", fail, "shape [1, 1, 12, 4], expected [1, 12, 1, 4]"},
+      {"wrong_dtype", fail, "dtype F64, expected F32"},
+      {"wrong_name", fail, "wrote outputs that cannot be used"},
+      {"truncates", fail, "wrote outputs that cannot be used"},
+      {"writes_text", fail, "wrote outputs that cannot be used"},
+      {"writes_no_file", fail, "answered ok and wrote no file of outputs"},
+      {"links_its_input", fail, "gave a file of outputs that is another file too"},
+      {"is_silent", fail, "did not answer within 1 s; it printed: \"compiling ...\""},
+      {"flood_without_end", fail, "did not answer within 1 s; it printed: \"yyy"},
+      {"one_endless_line", fail, "did not answer within 1 s; it printed: \"zzz"},
+      {"dies", fail, "ended itself with exit code 1; it printed: \"CUDA error: an illegal memory access"},
+      {"is_killed", fail, "died of signal SIGKILL"},
+      {"closes_its_output", fail, "closed its connection without ending"},
+      {"leaves_a_grandchild", fail, "ended itself with exit code 4"},
+      {"raises", fail, "IndexError: list index out of range"},
+      {"fails", fail, "says that it failed: out of\\x0amemory"},
+      {"is_unsupported", Verdict::not_run, "only on Sundays"},
+      {"answers_garbage", fail, "answered with what is no JSON object: \"\\x1b[31m{not json\""},
+      {"answers_a_list", fail, "answered with what is no JSON object"},
+      {"answers_unknown_status", fail, "answered with status \"fine\", expected ok, unsupported or failed"},
+      {"answers_wrong_types", fail, "answered call [1] when it was asked call 1"},
+      {"answers_another_call", fail, "answered call 2 when it was asked call 1"},
+      {"answers_twice", fail, "answered the call twice"},
+  };
+  for (const Expected& expected : table) {
+    const auto start = std::chrono::steady_clock::now();
+    const Verdicts found = judge("--process '" + python(expected.kernel) + "' --time-limit 1" + shape);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_LT(seconds, 20) << expected.kernel;
+    EXPECT_EQ(found.run.err, "") << expected.kernel;
+    EXPECT_EQ(found.run.exit_code, expected.verdict == pass   ? 0
+                                   : expected.verdict == fail ? 1
+                                                              : 77)
+        << expected.kernel << found.run.out;
+    ASSERT_TRUE(found.by_kernel.contains("mine")) << expected.kernel;
+    const CaseRecord& record = found.by_kernel.at("mine");
+    EXPECT_EQ(record.verdict, expected.verdict) << expected.kernel << ": " << record.reason;
+    EXPECT_THAT(record.reason, HasSubstr(expected.reason)) << expected.kernel;
+    EXPECT_THAT(record.reason, testing::Not(HasSubstr("/attest-")))
+        << "the temporary folder is no reader's business";
+    EXPECT_EQ(record.kernel.door, "process");
+  }
+}
+
+TEST(Process, IsAskedAgainAfterAFaultWhichBelongsToItsOwnCaseAlone) {
+  const TemporaryFolder folder;  // three lengths, three calls
+  const std::string three = " --seed 1 --shape T=12,d=4,dv=4 ";
+  ProgramRun run =
+      run_attest(folder, "check --process '" + python("answers_late_once") +
+                             "' --time-limit 1.5 --threads 1 --output " + (folder / "late").string() + three);
+  std::vector<CaseRecord> cases = read_records(folder / "late" / "records.jsonl").cases;
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(cases[0].verdict, Verdict::fail) << run.out;
+  EXPECT_THAT(cases[0].reason, HasSubstr("did not answer within 1.5 s"));
+  for (const std::size_t i : {1, 2}) EXPECT_EQ(cases[i].verdict, Verdict::pass) << cases[i].reason;
+
+  run =
+      run_attest(folder, "check --process '" + python("answers_again_later") +
+                             "' --time-limit 5 --threads 1 --output " + (folder / "again").string() + three);
+  cases = read_records(folder / "again" / "records.jsonl").cases;
+  ASSERT_EQ(cases.size(), 3u);
+  EXPECT_EQ(cases[0].verdict, Verdict::pass) << cases[0].reason;
+  EXPECT_EQ(cases[1].verdict, Verdict::fail) << run.out;
+  EXPECT_THAT(cases[1].reason, HasSubstr("answered call 1 when it was asked call 2"));
+}
+
+TEST(Process, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
+  const std::vector<std::pair<std::string, const char*>> table = {
+      {python("dies_at_once"), "it ended itself with exit code 1; it printed: \"no module named torch\""},
+      {"no_such_program_here", "it ended itself with exit code 127; it printed: "},
+      {"true", "it ended itself with exit code 0"},
+      {"echo @attest hello", "answered with what is no JSON object: \"hello\""},
+      {"echo @attest \"{}\"", "speaks another version of the protocol"},
+      {R"(echo @attest "{\"attest\": 2}")", "speaks another version of the protocol"},
+      {R"(echo @attest "{\"attest\": 1}")", "it announces no kernel"},
+      {R"(echo @attest "{\"attest\": 1, \"kernels\": [7]}")", "its announcement is not an object"},
+      {R"(echo @attest "{\"attest\": 1, \"kernels\": [{\"name\": 7}]}")", "\"name\" is no text"},
+      {R"(echo @attest "{\"attest\": 1, \"kernels\": [{\"name\": \"m\", \"op\": \"hla9\"}]}")",
+       "operator \"hla9\""},
+  };
+  const TemporaryFolder folder;
+  for (const auto& [command, expected] : table) {
+    const ProgramRun run = run_attest(folder, "check --process '" + command + "'");
+    EXPECT_EQ(run.exit_code, 2) << command << '\n' << run.out;
+    EXPECT_THAT(run.err, AllOf(StartsWith("attest: --process "), HasSubstr(expected))) << command;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+}
+
+// Processes whose command line has the word.
+int running_with(const std::string& word) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    if (line.find(word) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(Process, LeavesNoProcessAndNoFolderBehindWhenAttestIsKilled) {
+  const TemporaryFolder folder;
+  const std::string word = "is_silent " + folder.path().string();
+  for (const int signal : {SIGINT, SIGKILL}) {
+    const pid_t attest = fork();
+    if (attest == 0) {
+      setenv("TMPDIR", folder.path().c_str(), 1);
+      freopen("/dev/null", "w", stdout);
+      execl(std::getenv("ATTEST_PROGRAM"), "attest", "check", "--process", python(word).c_str(), "--shape",
+            "T=4,d=2,dv=2", nullptr);
+      _exit(1);
+    }
+    const auto wait_for = [](auto&& condition) {
+      for (int i = 0; i < 200 && !condition(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return condition();
+    };
+    const auto folders = [&] {
+      int count = 0;
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+        count += entry.path().filename().string().starts_with("attest-") &&
+                 std::filesystem::exists(entry.path() / "inputs.safetensors");
+      return count;
+    };
+    EXPECT_TRUE(wait_for([&] { return folders() == 1; }));
+    EXPECT_GT(running_with(word), 1);
+    kill(attest, signal);
+    waitpid(attest, nullptr, 0);
+    EXPECT_TRUE(wait_for([&] { return running_with(word) == 0; })) << running_with(word);
+    EXPECT_TRUE(wait_for([&] { return folders() == 0; }));
+  }
+}
+
+}  // namespace
+}  // namespace attest
