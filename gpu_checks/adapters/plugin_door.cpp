@@ -66,19 +66,24 @@ class Plugin {
       worker_.reset();
       throw BadInput(place() + ": " + why + printed);
     };
-    Answer answer = worker_->receive_packet(in_seconds(patience));
-    std::string crash;
-    if (answer.kind == Answer::given && answer.text.starts_with('!')) {
-      crash = ": it " + answer.text.substr(1);
-      answer = worker_->receive_packet(in_seconds(patience));
+    const Deadline deadline = in_seconds(patience);
+    Json announced{{"kernels", Json::array()}};
+    while (true) {
+      Answer answer = worker_->receive_packet(deadline);
+      std::string crash;
+      if (answer.kind == Answer::given && answer.text.starts_with('!')) {
+        crash = ": it " + answer.text.substr(1);
+        answer = worker_->receive_packet(deadline);
+      }
+      if (answer.kind == Answer::late) refuse(fmt::format("was not loaded within {} s", patience));
+      if (answer.kind == Answer::ended) refuse("its process " + answer.text + " while it was loaded" + crash);
+      const Json part = Json::parse(answer.text, nullptr, false);
+      if (part.is_object() && part.contains("refused")) refuse(part["refused"].get<std::string>());
+      if (!part.is_object() || !part.contains("kernels"))
+        refuse("its process wrote to a socket that is not its own");
+      for (const Json& kernel : part["kernels"]) announced["kernels"].push_back(kernel);
+      if (part.value("last", true)) return announced;
     }
-    if (answer.kind == Answer::late)
-      refuse(fmt::format("said nothing for {} s while it was loaded", patience));
-    if (answer.kind == Answer::ended) refuse("its process " + answer.text + " while it was loaded" + crash);
-    Json announced = Json::parse(answer.text, nullptr, false);
-    if (!announced.is_object()) refuse("its process wrote to a socket that is not its own");
-    if (announced.contains("refused")) refuse(announced["refused"].get<std::string>());
-    return announced;
   }
 
   std::string place() const { return "--plugin " + in_quotes(path_.string()); }

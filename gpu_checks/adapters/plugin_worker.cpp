@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int control = 3;
-constexpr std::size_t margin = 1 << 20, longest_text = 4096, longest_message = 1024;
+constexpr std::size_t margin = 1 << 20, longest_text = 2048, longest_message = 1024;
 
 void send_packet(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -104,8 +104,11 @@ const attest_kernel* announce(const char* library, std::int32_t& count) {
                     {"limits", text_or_null(k.limits)},
                     {"device", text_or_null(k.device)},
                     {"run", k.run != nullptr}});
+    const bool last = i + 1 == count;
+    if (!last && list.size() < 4) continue;  // a packet has its limits
+    send_packet({{"kernels", list}, {"last", last}});
+    list.clear();
   }
-  send_packet({{"kernels", list}});
   return kernels;
 }
 

@@ -37,12 +37,41 @@ TEST(Examples, InCPassesWithDecayHeadsAndBatches) {
 
 TEST(Examples, InNumPyPasses) {
   const TemporaryFolder folder;
-  const ProgramRun run = run_attest(
-      folder, "check --process '" + python_with_numpy() +
-                  " gpu_checks/adapters/examples/numpy_hla2.py' --seed 1 --shape T=48,d=8,dv=4,B=2,H=2");
+  const ProgramRun run = run_attest(folder, "check --process '" + python_with_numpy() +
+                                                " gpu_checks/adapters/examples/numpy_hla2.py' --seed 1 "
+                                                "--shape T=48,d=8,dv=4,B=2,H=2 --shape T=1,d=1,dv=1");
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("PASS       numpy_stream"));
   EXPECT_THAT(run.out, HasSubstr("PASS       numpy_masked"));
+}
+
+TEST(Examples, OfFlashinferBenchAreImportedAndJudged) {
+  const TemporaryFolder folder;
+  const std::string files = "tests/adapters/flashinfer/",
+                    tool = python_with_numpy() + " gpu_checks/adapters/flashinfer_solution.py ";
+  const std::string definition =
+      " --definition " + files +
+      "definition.json --field q=query --field k=key --field v=value --field o=out --field scale=softening";
+  const std::string shapes = (folder / "shapes").string();
+  ASSERT_EQ(
+      std::system(
+          (tool + "shapes --workload " + files + "workloads.jsonl" + definition + " >" + shapes).c_str()),
+      0);
+  EXPECT_EQ(text_of(shapes), "--shape T=17,d=8,dv=8,H=2,B=1\n--shape T=64,d=8,dv=4,H=2,B=1\n");
+  const auto judge = [&](const std::string& solution, const std::string& more) {
+    return run_attest(folder, "check --process \"" + tool +
+                                  "serve --op linear --form 'chunk c=1048576' --solution " + files +
+                                  solution + definition + "\" --seed 1 --whole $(cat " + shapes + ")" + more);
+  };
+  const ProgramRun right = judge("right.json", " --shape T=9,d=8,dv=1,H=2,scale=1/2");
+  EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, HasSubstr("PASS       right-numpy"));
+  const ProgramRun wrong = judge("wrong.json", "");
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out << wrong.err;
+  EXPECT_THAT(wrong.out, HasSubstr("FAIL       wrong-numpy"));
+  const ProgramRun other = judge("right.json --field g=key", "");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("--field k=key: 'key' is g already"));
 }
 
 TEST(Examples, InCudaIsBuiltAndRunsWhereThereIsAGpu) {
