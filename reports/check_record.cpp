@@ -28,7 +28,8 @@ Check value_check(const Checked& checked, const std::string& replay) {
 
 CaseRecord to_record(const Checked& checked, const std::string& program) {
   const Kernel& kernel = *checked.kernel;
-  const std::string replay = replay_line(kernel, checked.input, program);
+  std::string replay = replay_line(kernel, checked.input, program);
+  if (!kernel.source.empty()) replay.insert(replay.find("--kernel "), kernel.source + ' ');
   CaseRecord record;
   record.case_line = to_text(checked.input);
   record.kernel = {kernel.name,    kernel.door, kernel.op,
