@@ -14,6 +14,8 @@
 #include "reference/forms/batch.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
+#include "gpu_checks/oracle/gpu_oracle.hpp"
+#include "reference/forms/certified_route.hpp"
 #include "reference/forms/oracle.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -402,6 +404,8 @@ void perform(const Job& job, int oracle_threads, Sequencer& sequencer) {
 }  // namespace
 
 void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener) {
+  std::string without;
+  use_certified_engine(gpu_engine(without), gpu_oracle_tokens);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Index total = 0;
   std::vector<Job> jobs = plan(sources, total);

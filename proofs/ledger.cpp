@@ -4,12 +4,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
+
+#include "reference/forms/certify.hpp"
 
 namespace attest {
 
@@ -124,26 +124,14 @@ nlohmann::ordered_json decision_json(const std::string& statement, const Decisio
 
 std::vector<Entry> decide_claims(const std::vector<const Claim*>& claims, const LedgerOptions& options) {
   std::vector<Entry> entries(claims.size());
-  std::atomic<std::size_t> next{0}, done{0};
   std::mutex reporting;
-  std::exception_ptr failure;
-  auto work = [&] {
-    for (std::size_t i; (i = next++) < claims.size();) try {
-        entries[i] = decide_one(*claims[i], options);
-        const std::lock_guard lock(reporting);
-        if (options.progress) options.progress(++done, claims.size(), *claims[i]);
-      } catch (...) {
-        const std::lock_guard lock(reporting);
-        failure = std::current_exception();
-        next = claims.size();
-      }
-  };
-  const int available = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> pool;
-  for (int i = 1; i < (options.threads > 0 ? options.threads : available); ++i) pool.emplace_back(work);
-  work();
-  pool.clear();
-  if (failure) std::rethrow_exception(failure);
+  std::size_t done = 0;
+  for_each_parallel(static_cast<Index>(claims.size()), options.threads, [&](Index index) {
+    const auto i = static_cast<std::size_t>(index);
+    entries[i] = decide_one(*claims[i], options);
+    const std::lock_guard lock(reporting);
+    if (options.progress) options.progress(++done, claims.size(), *claims[i]);
+  });
   return entries;
 }
 

@@ -6,6 +6,7 @@
 #include <future>
 #include <string>
 
+#include "reference/forms/certified_error.hpp"
 #include "reference/numeric/double_double.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -15,25 +16,11 @@ namespace {
 constexpr Index kRowBlock = 64;   // rows whose scores are held at once
 constexpr Index kStrip = 128;     // rows that share a packed tile of keys and values; whole row blocks
 constexpr Index kTokenTile = 64;  // keys per tile; a multiple of kRowBlock, which is one of kTileAlign
-constexpr double kFloor = 0x1p-950;
-constexpr double kU2 = 0x1p-106;
-constexpr double kPairProduct = 9 * kU2;
-constexpr double kUp = 1 + 0x1p-30;  // covers the rounding of the few operations that combine error bounds
-
-// Lemmas 1 to 3 of tests/forms/certified.md.
+// Lemma 1 of tests/forms/certified.md.
 double sum_error(Index depth, Index tiles) {
   const double k = static_cast<double>(depth), j = static_cast<double>(tiles);
   return (24 * (k + 4) * (k + 4) + (j + 2) * (2 * j + 24 * k + 24)) * kU2 * kUp;
 }
-double product_error(double a, double b, double local) {
-  if (!(a <= 0.25 && b <= 0.25)) return std::numeric_limits<double>::infinity();
-  return (a + b + a * b + local * (1 + a) * (1 + b)) * kUp;
-}
-double power_error(double each, Index count) {
-  const double total = each * static_cast<double>(count) * kUp;
-  return total <= 1 ? (total + total * total) * kUp : std::numeric_limits<double>::infinity();
-}
-double sum_inflation(Index terms) { return 1 + static_cast<double>(terms + 8) * 0x1p-52; }
 
 Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -141,7 +128,7 @@ class RowWeights {
 
   // Weighs the scores of row t against tokens [s, s + kTokenTile). Rows ascend within every tile.
   void apply(Index t, Index s, double* high, double* low, double* magnitude) {
-    const double inflate = 1 + 2 * error_ + 0x1p-48;
+    const double inflate = weight_inflation(error_);
     if (weights_.gate_high) {
       step(t, s, kTokenTile);
       kernels_.weigh(high, low, magnitude, &high_[at(s)], &low_[at(s)], kTokenTile, inflate, kFloor);
@@ -362,6 +349,8 @@ CertifiedTable certified_masked_linear(const CertifiedOperand& q, const Certifie
   CertifiedTable output{rows.last - rows.first, v.columns, {}, {}, {}, 0};
   const auto size = static_cast<std::size_t>(output.rows * output.columns);
   output.high.resize(size), output.low.resize(size), output.magnitude.resize(size);
+  if (options.engine && options.engine->masked_linear(q, k, v, tokens, weights, rows.first, output))
+    return output;
 
   const CertifiedKernels& kernels = options.kernels ? *options.kernels : *certified_kernels()[0];
   const auto run = [&](Index first, Index last) {

@@ -62,10 +62,22 @@ struct CertifiedWeights {
   Index levels = 0;                      // at least bit_length(tokens - 1) + 1
 };
 
+// Another machine for masked_linear: the same table by a scheme of its own, with its own proof and error.
+class CertifiedEngine {
+ public:
+  virtual ~CertifiedEngine() = default;
+  // Rows [first_row, first_row + output.rows) into `output`, whose vectors have their size, and its error. False when it
+  // cannot (no memory, too wide): the caller then computes them itself.
+  virtual bool masked_linear(const CertifiedOperand& q, const CertifiedOperand& k, const CertifiedOperand& v,
+                             Index tokens, const CertifiedWeights& weights, Index first_row,
+                             CertifiedTable& output) const = 0;
+};
+
 struct CertifiedOptions {
   Index first_row = 0, last_row = -1;         // half-open rows of the result; -1 = tokens
   int threads = 1;                            // over rows; the result does not depend on it
   const CertifiedKernels* kernels = nullptr;  // null = the fastest that this processor runs
+  const CertifiedEngine* engine = nullptr;    // null = this processor
 };
 
 struct CertifiedInput {
@@ -82,6 +94,7 @@ struct CertifiedInput {
 struct CertifiedRows {
   Index rows = 0, columns = 0;
   std::vector<double> high, low, radius, magnitude;
+  bool by_engine = false;  // an engine was asked first
 };
 
 CertifiedTable certified_masked_linear(const CertifiedOperand& q, const CertifiedOperand& k,

@@ -9,6 +9,9 @@
 namespace attest {
 namespace {
 
+const CertifiedEngine* engine_in_use = nullptr;
+Index engine_tokens = 0;
+
 using Sum = CertifiedRows (*)(const CertifiedInput&, const CertifiedOptions&);
 
 Sum sum_of(const Declaration& declaration) {
@@ -64,6 +67,10 @@ bool is_close(const CertifiedRows& rows) {
 
 }  // namespace
 
+void use_certified_engine(const CertifiedEngine* engine, Index least_tokens) {
+  engine_in_use = engine, engine_tokens = least_tokens;
+}
+
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
                                             const Slot& slot) {
   const Sum sum = sum_of(declaration);
@@ -96,7 +103,10 @@ std::optional<CertifiedRows> certified_rows(const Declaration& declaration, cons
     input.weights.levels = level_scales.cols();
   }
   if (declaration.decay) input.weights.decay = decay_of(problem, slot);
-  CertifiedRows rows = sum(input, {});
+  CertifiedOptions options;
+  if (input.tokens >= engine_tokens) options.engine = engine_in_use;
+  CertifiedRows rows = sum(input, options);
+  rows.by_engine = options.engine != nullptr;
   if (!is_close(rows)) return std::nullopt;
   return rows;
 }

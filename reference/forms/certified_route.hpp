@@ -13,4 +13,8 @@ namespace attest {
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
                                             const Slot& slot);
 
+// The engine that certified_rows() tries first on problems of at least `least_tokens` tokens; null: none. For the whole
+// process, set once before work starts; it must outlive it.
+void use_certified_engine(const CertifiedEngine* engine, Index least_tokens = 0);
+
 }  // namespace attest

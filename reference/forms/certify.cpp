@@ -1,5 +1,7 @@
 #include "reference/forms/certify.hpp"
 
+#include <mpfr.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -101,7 +103,11 @@ void for_each_parallel(Index count, int threads, const std::function<void(Index)
     }
   };
   std::vector<std::thread> pool;
-  for (int i = 1; i < threads; ++i) pool.emplace_back(run_all);
+  for (int i = 1; i < threads; ++i)
+    pool.emplace_back([&] {
+      run_all();
+      mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE);  // MPFR keeps constants and memory per thread
+    });
   run_all();
   for (std::thread& thread : pool) thread.join();
   if (error) std::rethrow_exception(error);

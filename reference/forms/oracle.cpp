@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <stdexcept>
 
 #include "reference/forms/certified_route.hpp"
 #include "reference/forms/certify.hpp"
@@ -54,7 +55,9 @@ std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& s
   return kept;
 }
 
-constexpr int double_double_bits = -1;  // stands for that method among the precisions of the slots
+constexpr int double_double_bits = -1,
+              engine_bits = -2;  // stand for that method among the precisions of the slots
+constexpr Index engine_checked_rows = 32;
 
 Interval interval_around(double high, double low, double radius) {
   Interval around;
@@ -93,8 +96,13 @@ class Oracle {
     });
     result_.bits = list.empty() && !request_.exact ? request_.bits.value_or(first_bits) : 0;
     for (int used : bits) result_.bits = std::max(result_.bits, used);
+    const bool by_engine = std::ranges::find(bits, engine_bits) != bits.end();
+    std::ranges::replace(bits, engine_bits, double_double_bits);
     const bool certified = std::ranges::find(bits, double_double_bits) != bits.end();
-    result_.method = request_.exact ? "exact" : certified ? "double-double" : "";
+    result_.method = request_.exact ? "exact"
+                     : !certified   ? ""
+                     : by_engine    ? "double-double on the GPU"
+                                    : "double-double";
     if (result_.bits > 0) result_.method += fmt::format("{}mpfi-{}", certified ? " and " : "", result_.bits);
     if (certified) result_.bits = std::max(result_.bits, 106);
     if (declaration_.level_scales && !request_.rows) result_.final_position = final_positions(problem_);
@@ -107,8 +115,8 @@ class Oracle {
   int evaluate_slot(const Slot& slot) {
     std::vector<double> denominators;
     int bits = 0;
-    if (request_.double_double && request_.rows && !request_.exact && solve_certified(slot))
-      return double_double_bits;
+    if (request_.double_double && request_.rows && !request_.exact)
+      if (const int bits = solve_certified(slot); bits != 0) return bits;
     if (request_.exact) {
       solve<Rational>(slot, denominators);
     } else {
@@ -138,10 +146,12 @@ class Oracle {
         static_cast<const Evaluator<S>&>(op_).evaluate(head_of<S>(problem_, declaration_, slot), result_.how),
         denominators);
   }
-  bool solve_certified(const Slot& slot) {
+  // The method, 0 when there is none for this problem.
+  int solve_certified(const Slot& slot) {
     const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot);
-    if (!rows) return false;
+    if (!rows) return 0;
     const PrecisionScope precision(first_bits);
+    if (rows->by_engine) check_engine(slot, *rows);
     Solution<Interval> solution{zeros<Interval>(rows->rows, rows->columns), {}};
     Matrix<Magnitude> terms(rows->rows, rows->columns);
     for (Index i = 0; i < terms.size(); ++i) {
@@ -153,7 +163,24 @@ class Oracle {
     take<Interval>(slot, std::move(solution), denominators);
     if (request_.magnitude) store_terms(slot, {std::move(terms), {}}, denominators);
     if (disturbed_) mark_reached(slot);
-    return true;
+    return rows->by_engine ? engine_bits : double_double_bits;
+  }
+  // Another machine is believed after its first rows agree with interval arithmetic.
+  void check_engine(const Slot& slot, const CertifiedRows& rows) const {
+    Slot head = slot;
+    head.last = std::min(slot.last, slot.first + engine_checked_rows);
+    const Matrix<Interval> o = static_cast<const Evaluator<Interval>&>(op_)
+                                   .evaluate(head_of<Interval>(problem_, declaration_, head), result_.how)
+                                   .o;
+    for (Index i = 0; i < o.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const Interval apart = o.data()[i] - interval_around(rows.high[at], rows.low[at], rows.radius[at]);
+      if (!contains(apart, 0))
+        throw std::runtime_error(fmt::format(
+            "the GPU's oracle and interval arithmetic contradict each other at token {} of head {} "
+            "of {}: nothing can be judged with this device",
+            slot.first + i / o.cols(), slot.head, declaration_.name));
+    }
   }
   template <class S>
   bool take(const Slot& slot, Solution<S> solution, std::vector<double>& denominators) {
@@ -183,7 +210,9 @@ class Oracle {
     tensor.magnitude[at] = std::isnan(value) && !std::isnan(tensor.value[at]) ? INFINITY : value;
   }
   void store_magnitude(const Slot& slot, const std::vector<double>& denominators) {
-    const auto put = [&](const std::string& name, Index flat, double value) { put_magnitude(name, flat, value); };
+    const auto put = [&](const std::string& name, Index flat, double value) {
+      put_magnitude(name, flat, value);
+    };
     if (!declaration_.exact) {  // softmax: its terms are its weights times |v|
       Head<double> head = head_of<double>(problem_, declaration_, slot);
       for (Index i = 0; i < head.v.size(); ++i) head.v.data()[i] = std::abs(head.v.data()[i]);
