@@ -209,6 +209,37 @@ TEST(Plugin, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
               HasSubstr("has no function attest_kernels"));
 }
 
+// Without a GPU no kernel on one can run, and none may pass.
+TEST(Plugin, OnTheGpuEveryKindOfMisconductIsAVerdictToo) {
+  if (!std::filesystem::exists(plugin("hostile_cuda"))) GTEST_SKIP() << "built without the CUDA Toolkit";
+  const Verdicts found = judge("--plugin " + plugin("hostile_cuda") + shape + "--time-limit 15");
+  constexpr Verdict pass = Verdict::pass, fail = Verdict::fail;
+  const std::vector<Expected> table = {
+      {"correct", pass, ""},
+      {"synchronises", pass, ""},
+      {"drops_last_token", fail, "4 of 48 elements exceed the bound"},
+      {"writes_after_end", fail, "wrote where no output lies: 8 bytes after the end of the output o"},
+      {"writes_to_input", fail, "wrote to an input or beside it"},
+      {"far_write", fail, "its work on the GPU ended with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+      {"null_pointer", fail, "its work on the GPU ended with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+      {"traps", fail, "its work on the GPU ended with CUDA_ERROR"},
+      {"never_ends", fail, "did not return within 15 s"},
+      {"launches_wrongly", fail, "left 48 of 48 elements of the output o unwritten"},
+      {"touches_from_the_host", fail, "died of signal SIGSEGV"},
+      {"correct_again", pass, ""},
+  };
+  const bool gpu = std::filesystem::exists("/dev/nvidia0");
+  EXPECT_EQ(found.run.exit_code, gpu ? 1 : 77);
+  EXPECT_EQ(found.by_kernel.size(), table.size());
+  for (const Expected& expected : table) {
+    const CaseRecord& record = found.by_kernel.at(expected.kernel);
+    EXPECT_EQ(record.verdict, gpu ? expected.verdict : Verdict::not_run)
+        << expected.kernel << ": " << record.reason;
+    EXPECT_THAT(record.reason, HasSubstr(gpu ? expected.reason : "no CUDA device is here"))
+        << expected.kernel;
+  }
+}
+
 TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
   constexpr Verdict pass = Verdict::pass, fail = Verdict::fail;
   const std::vector<Expected> table = {
