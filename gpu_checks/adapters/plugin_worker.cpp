@@ -246,7 +246,7 @@ Finished on_cuda(const attest_kernel& kernel, attest_call& call, Side& inputs, S
   fine = fine && device_out.copy_out(out.data()) && device_in.copy_out(back.data()) &&
          device_work.copy_out(work.data());
   if (!fine) {
-    finished.fault = "its work on the GPU ended with " + cuda.error();
+    finished.fault = "came to grief on the GPU: " + cuda.error();
     finished.broken = true;
   } else if (std::memcmp(back.data(), in.data(), in.bytes()) != 0) {
     finished.fault = "wrote to an input or beside it";

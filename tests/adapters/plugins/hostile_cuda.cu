@@ -37,8 +37,7 @@ __global__ void linear(const float* q, const float* k, float* v, float* o, int T
   if (mischief == far_write) o[int64_t{1} << 40] = 0;
   if (mischief == null_pointer) *static_cast<volatile float*>(nullptr) = 0;
   if (mischief == traps) __trap();
-  for (volatile int i = 0; mischief == never_ends && i < 2; i = i ^ 1) {
-  }
+  while (mischief == never_ends && atomicAdd(o, 0.0f) < 1e30f) __nanosleep(1000);
 }
 
 float* data_of(const attest_tensor* list, int32_t count, const char* name, int64_t* shape) {
