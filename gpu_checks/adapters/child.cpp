@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -136,6 +137,7 @@ int supervise(const char* folder, const std::vector<std::string>& command) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   fcntl(lifeline_number, F_SETFD, FD_CLOEXEC);
+  if (*folder) setenv("ATTEST_FOLDER", folder, 1);
   const pid_t child = spawn(command, std::array{0, 1, 2, 3});
   for (int number = 0; number <= control_number; ++number) close(number);
   tell({Told::started, child});

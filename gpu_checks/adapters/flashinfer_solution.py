@@ -202,7 +202,7 @@ def start(arguments):
     solution = read_json(arguments.solution, ["name", "definition", "spec", "sources"])
     if solution["definition"] != definition.json["name"]:
         refuse(f"the solution is one of {solution['definition']!r}, and the definition is {definition.json['name']!r}")
-    folder = tempfile.TemporaryDirectory(prefix="attest-solution-")
+    folder = tempfile.TemporaryDirectory(prefix="solution-", dir=os.environ.get("ATTEST_FOLDER"))
     in_place = solution["spec"].get("destination_passing_style", True)
     if solution["spec"]["language"] in ("python", "triton"):
         function = load_source(solution, os.path.realpath(folder.name))
