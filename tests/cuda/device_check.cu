@@ -656,6 +656,7 @@ void check_all(const char* glob, bool small) {
           shapes.push_back({90, 3, 1, 3, 3, 17, 5});
           shapes.push_back({70, 2, 2, 2, 2, 1, 1});
           shapes.push_back({90, 2, 2, 2, 2, 130, 70});
+          if (op.find("log_linear") == 0) shapes.push_back({3000, 2, 2, 1, 2, 128, 128});
         }
         for (size_t i = 0; i < shapes.size(); ++i) {
           check_case(draw_problem(op, "masked", kind, shapes[i], 1, decay, false), i < 2 || shapes[i].d % 64);
@@ -669,7 +670,7 @@ void check_all(const char* glob, bool small) {
         }
         free_all();
         if (op.find("mamba2") != std::string::npos || op.find("gated") != std::string::npos)
-          check_case(draw_problem(op, "masked", kind, {500, 2, 2, 2, 2, 64, 64}, 2, 1, false), true);
+          check_case(draw_problem(op, "masked", kind, {700, 2, 2, 2, 2, 64, 64}, 2, 1, false), true);
         free_all();
         if (op.find("delta") == std::string::npos)
           check_case(draw_problem(op, "masked", kind, {300, 2, 2, 2, 2, 64, 64}, 1, decay, true), false);

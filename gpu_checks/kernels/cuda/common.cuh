@@ -133,21 +133,14 @@ struct Gate {
         return view.read(b, t, h, 0);
     }
   }
-  // log2 of the gate; below the exponent range of a float the gate is zero, said by -infinity.
-  __device__ float log2_alpha(int64_t b, int64_t t, int h) const {
-    float x = 0;
-    switch (kind) {
-      case GateKind::none:
-        return 0;
-      case GateKind::constant:
-        x = power * log2f(view.data ? load(view.data, h, view.type) : value);
-        break;
-      case GateKind::log:
-        x = view.read(b, t, h, 0) * 1.4426950408889634f;
-        break;
-      default:
-        x = log2f(view.read(b, t, h, 0));
-    }
+  // What a token's gate is made of, and its log2; below the exponent range of a float the gate is zero, -infinity.
+  __device__ float raw(int64_t b, int64_t t, int h) const {
+    if (kind == GateKind::none) return 1;
+    if (kind == GateKind::constant) return view.data ? load(view.data, h, view.type) : value;
+    return view.read(b, t, h, 0);
+  }
+  __device__ float log2_of(float raw) const {
+    const float x = kind == GateKind::log ? raw * 1.4426950408889634f : power * log2f(raw);
     return x < -150.f ? -INFINITY : x;
   }
 };
@@ -199,6 +192,19 @@ struct Recurrent {
   float* memory = nullptr;  // (sequence, head, levels, key_dim, columns), levels only
 };
 
+// The scalar recurrence with levels from position 0, on matrix units. Segments are groups of 512 tokens.
+struct LogLinear {
+  View q, k, v, o, level_scales;
+  int key_dim = 0, value_dim = 0, levels = 0, final_levels = 0;
+  Gate gate;
+  float scale = 1;
+  Moment final;  // [N, H, final_levels, key_dim, value_dim] of floats
+  int64_t* final_position = nullptr;
+  float* group_states = nullptr;  // (segment, head, value_dim, key_dim)
+  void* slots = nullptr;          // (segment, 8, head, value_dim, key_dim) of the input type
+  float *slot_fades = nullptr, *block_fades = nullptr;  // (segment, 8, head)
+};
+
 // Every launcher returns the error of its launch.
 cudaError_t launch_segment_bases(const Layout& layout, int* bases, cudaStream_t stream);
 cudaError_t launch_generic_states(const Context& context, const Lin& lin);
@@ -211,6 +217,8 @@ cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& 
 // o = sum / (denominator + epsilon), the denominator being the column after the last.
 cudaError_t launch_divide(const Context& context, const View& sum, const View& o, int value_dim,
                           float epsilon);
+bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
+cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
 bool wgmma_supports(const Context& context, const Lin& lin);
 cudaError_t launch_wgmma_states(const Context& context, const Lin& lin);
 cudaError_t launch_wgmma_rows(const Context& context, const Lin& lin);

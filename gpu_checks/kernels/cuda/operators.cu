@@ -17,6 +17,7 @@ class Composer {
     context_.stream = call.stream;
     context_.hopper = call.hopper;
     tuned_ = choose_path();
+    levels_tuned_ = log_linear_fits();
     make_layout();
   }
   Outcome outcome;
@@ -97,7 +98,10 @@ class Composer {
       if (cost < best_cost) best_cost = cost, best = n;
     }
     int64_t segment = (chunks + best - 1) / best * chunk;
-    if (call_.segment > 0) segment = (call_.segment + chunk - 1) / chunk * chunk;
+    if (levels_tuned_)
+      segment = 8 * chunk;
+    else if (call_.segment > 0)
+      segment = (call_.segment + chunk - 1) / chunk * chunk;
     layout.segment = static_cast<int>(std::min<int64_t>(segment, 1 << 30));
     layout.per_sequence = static_cast<int>((call_.tokens + layout.segment - 1) / layout.segment);
     layout.segments = static_cast<int64_t>(layout.per_sequence) * call_.batch;
@@ -312,7 +316,34 @@ class Composer {
     finish(o);
   }
 
+  LogLinear log_linear_job() const {
+    LogLinear job;
+    job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = call_.o, job.level_scales = call_.level_scales;
+    job.key_dim = call_.key_dim, job.value_dim = call_.value_dim, job.levels = call_.levels;
+    job.gate = call_.gate;
+    job.scale = call_.scale;
+    job.final = call_.final.moments[0], job.final_levels = call_.final.levels,
+    job.final_position = call_.final.position;
+    return job;
+  }
+  bool log_linear_fits() const {
+    if (call_.op != Op::log_linear && call_.op != Op::log_linear_mamba2) return false;
+    if (call_.normalize || given(call_.initial.moments[0]) || call_.initial.position) return false;
+    return log_linear_supports(context_, log_linear_job(), call_.type);
+  }
+  void log_linear() {
+    LogLinear job = log_linear_job();
+    const int64_t slots = context_.layout.segments * context_.layout.heads;
+    const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
+    job.group_states = take<float>(slots * state);
+    job.slots = take<char>(slots * 8 * state * bytes_of(call_.type));
+    job.slot_fades = take<float>(slots * 8);
+    job.block_fades = take<float>(slots * 8);
+    if (!counting()) check(launch_log_linear(context_, job), "levels");
+  }
+
   void recurrent() {
+    if (levels_tuned_) return log_linear();
     Recurrent job;
     const View o = sums_or_output();
     job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = o, job.beta = call_.beta,
@@ -338,7 +369,7 @@ class Composer {
   const Call& call_;
   char* base_;
   Context context_;
-  bool tuned_ = false;
+  bool tuned_ = false, levels_tuned_ = false;
   size_t peak_ = 0;
 };
 

@@ -1,0 +1,90 @@
+// Shared by the kernels on Hopper's matrix units: the gates of a chunk, the copies of tiles, faded operands.
+#pragma once
+#include "gpu_checks/kernels/cuda/wgmma.cuh"
+
+namespace attest::cuda {
+
+constexpr int chunk = 64;
+
+struct Gates {
+  float sum[chunk];  // log2 of the product of the gates from the start of the chunk, zero gates left out
+  int zeros[chunk];  // zero gates up to here
+  float from_start[chunk];  // G(t, start)
+  float to_end[chunk];      // G(end, t)
+};
+
+// Rows [0, size) of a tile; the rest is zero.
+template <typename T, int columns, int threads>
+__device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base, int64_t token, int size) {
+  constexpr int pieces = columns / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < chunk * pieces; i += threads) {
+    const int row = i / pieces, column = i % pieces * 8;
+    const bool inside = row < size;
+    const T* from =
+        static_cast<const T*>(view.data) + base + (token + (inside ? row : 0)) * view.token + column;
+    copy_async(tile + tile_offset(row, column), from, inside);
+  }
+}
+
+// The gates of a chunk out of two tokens' raw gates in each lane of a warp.
+__device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float (&raw)[2], int size) {
+  const int lane = threadIdx.x & 31;
+  float sum[2];
+  int zeros[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float x = 2 * lane + i < size ? gate.log2_of(raw[i]) : 0.f;
+    zeros[i] = isinf(x);
+    sum[i] = zeros[i] ? 0.f : x;
+  }
+  float own = sum[0] + sum[1], before = own;
+  int own_zeros = zeros[0] + zeros[1], zeros_before = own_zeros;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const float other = __shfl_up_sync(~0u, before, step);
+    const int other_zeros = __shfl_up_sync(~0u, zeros_before, step);
+    if (lane >= step) before += other, zeros_before += other_zeros;
+  }
+  const float total = __shfl_sync(~0u, before, 31);
+  const int total_zeros = __shfl_sync(~0u, zeros_before, 31);
+  const float second = before, first = before - sum[1];
+  const int second_zeros = zeros_before, first_zeros = zeros_before - zeros[1];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float s = i ? second : first;
+    const int z = i ? second_zeros : first_zeros;
+    const int t = 2 * lane + i;
+    gates.sum[t] = s;
+    gates.zeros[t] = z;
+    gates.from_start[t] = z == 0 ? exp2f(s) : 0.f;
+    gates.to_end[t] = z == total_zeros ? exp2f(total - s) : 0.f;
+  }
+}
+
+// (Z g')^T of a warp's 16 columns as left operands.
+template <typename T>
+__device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_tile, int column,
+                                  const Gates& gate) {
+  const int lane = threadIdx.x % 32, pair = 2 * (lane % 4);
+#pragma unroll
+  for (int k = 0; k < chunk / 16; ++k) {
+    load_transposed(faded[k],
+                    z_tile + tile_offset(16 * k + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8));
+    const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + pair),
+                 last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + pair);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 z = Pair<T>::unpack(faded[k][i]), by = i < 2 ? first : last;
+      faded[k][i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
+    }
+  }
+}
+
+// Rows that 16-byte copies can take.
+inline bool takes_whole_rows(const View& view, Type type) {
+  return view.type == type && view.dim == 1 && (view.token | view.head | view.batch) % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+}
+
+}  // namespace attest::cuda
