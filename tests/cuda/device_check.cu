@@ -735,6 +735,48 @@ void time_all(const char* glob) {
       }
 }
 
+// One token of 256 sequences, 16 heads: each state is read and written once.
+void time_steps(const char* glob) {
+  std::printf(
+      "| decode step, B=256 H=16 d=dv=128 bf16 | ms (median of 15) | GB of states | TB/s |\n| --- | ---: | "
+      "---: | ---: |\n");
+  for (const char* op : {"mamba2", "gated_delta", "ahla", "hla2", "hla3"}) {
+    if (fnmatch(glob, ("cuda." + std::string(op) + ".bf16").c_str(), 0) != 0) continue;
+    Problem p{op, "masked", bf16, {1, 16, 16, 16, 16, 128, 128}, {}, {}, false};
+    const int64_t n = 256;
+    for (const char* name : {"q", "k", "v"}) p.fields[name] = random({n, 1, 16, 128}, bf16, 0, 0.1);
+    if (p.gated()) p.fields["g"] = random({n, 1, 16}, f32, 1, -0.2, 0);
+    if (p.delta()) p.fields["beta"] = random({n, 1, 16}, f32, 1, 0, 1);
+    Fields in = p.fields, out = states(p, "final_state.", n, 1);
+    double bytes = 0;
+    for (auto& [name, s] : out) {
+      in["initial_state." + name.substr(12)] = random(s.shape, f32, 0, 1);
+      bytes += 8.0 * s.count();
+    }
+    out["o"] = make({n, 1, 16, 128}, bf16);
+    Prepared call(in, out, {});
+    const attest_kernel& k = *kernel(name_of(p));
+    if (!run(k, call)) continue;
+    std::vector<float> times;
+    cudaEvent_t a, b;
+    CUDA(cudaEventCreate(&a));
+    CUDA(cudaEventCreate(&b));
+    for (int i = 0; i < 17; ++i) {
+      CUDA(cudaEventRecord(a));
+      k.run(&call.call);
+      CUDA(cudaEventRecord(b));
+      CUDA(cudaEventSynchronize(b));
+      float ms = 0;
+      CUDA(cudaEventElapsedTime(&ms, a, b));
+      if (i >= 2) times.push_back(ms);
+    }
+    std::sort(times.begin(), times.end());
+    const double ms = times[times.size() / 2];
+    std::printf("| %s | %.4f | %.2f | %.2f |\n", op, ms, bytes / 1e9, bytes / ms / 1e9);
+    free_all();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -750,10 +792,12 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "check";
   const char* glob = argc > 2 ? argv[2] : "*";
   std::printf("device: %s, %d multiprocessors\n", properties.name, properties.multiProcessorCount);
-  if (what == "time")
+  if (what == "time") {
     time_all(glob);
-  else
+    time_steps(glob);
+  } else {
     check_all(glob, what == "small");
+  }
   if (what != "time")
     std::printf("%s: %d of the checks above failed\n", failures ? "FAIL" : "PASS", failures);
   return failures ? 1 : 0;

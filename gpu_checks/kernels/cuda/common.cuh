@@ -205,6 +205,30 @@ struct LogLinear {
   float *slot_fades = nullptr, *block_fades = nullptr;  // (segment, 8, head)
 };
 
+// The delta rules on matrix units; with levels from position 0 and not packed.
+struct Delta {
+  View q, k, v, o, beta, level_scales;
+  View w, u, q2;            // rows between the passes, of the input type; q2: levels only
+  int dim = 0, levels = 0;  // key and value dimension; levels 0: a plain state
+  Gate gate;
+  float scale = 1;
+  Moment initial, final;
+  float *states = nullptr, *transitions = nullptr;  // (segment, head, dim, dim)
+  float* sums = nullptr;                            // levels: rows in fp32 [B, T, H, dim]
+  float* level_states[32] = {};  // (sequence, block of 2^j chunks, head, dim, dim), from j = 1
+};
+
+// One token of every sequence; key and value dimension alike.
+enum class StepKind { first_order, delta, ahla, hla2, hla3 };
+struct Step {
+  StepKind kind = StepKind::first_order;
+  View q, k, v, o, beta;
+  int dim = 0;
+  Gate gate;
+  float scale = 1, ridge = 0;
+  Moment initial[3], final[3];
+};
+
 // Every launcher returns the error of its launch.
 cudaError_t launch_segment_bases(const Layout& layout, int* bases, cudaStream_t stream);
 cudaError_t launch_generic_states(const Context& context, const Lin& lin);
@@ -217,6 +241,10 @@ cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& 
 // o = sum / (denominator + epsilon), the denominator being the column after the last.
 cudaError_t launch_divide(const Context& context, const View& sum, const View& o, int value_dim,
                           float epsilon);
+bool step_supports(const Step& job);
+cudaError_t launch_step(const Context& context, const Step& job);
+bool delta_supports(const Context& context, const Delta& job, Type type);
+cudaError_t launch_delta(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
 bool wgmma_supports(const Context& context, const Lin& lin);

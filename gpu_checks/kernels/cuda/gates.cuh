@@ -16,15 +16,15 @@ struct Gates {
 // Rows [0, size) of a tile; the rest is zero.
 template <typename T, int columns, int threads>
 __device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base, int64_t token, int size) {
-  constexpr int pieces = columns / 8;
+  constexpr int pieces = columns / 8, rows = threads / pieces;
+  static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
+  const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * 8;
+  const T* from = static_cast<const T*>(view.data) + base + (token + row) * view.token + column;
+  const int64_t step = rows * view.token;
+  const uint32_t to = tile + tile_offset(row, column);
 #pragma unroll
-  for (int i = threadIdx.x; i < chunk * pieces; i += threads) {
-    const int row = i / pieces, column = i % pieces * 8;
-    const bool inside = row < size;
-    const T* from =
-        static_cast<const T*>(view.data) + base + (token + (inside ? row : 0)) * view.token + column;
-    copy_async(tile + tile_offset(row, column), from, inside);
-  }
+  for (int i = 0; i < chunk / rows; ++i, from += step)
+    copy_async(to + i * rows * 128, from, row + i * rows < size);
 }
 
 // The gates of a chunk out of two tokens' raw gates in each lane of a warp.
@@ -77,6 +77,31 @@ __device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_t
     for (int i = 0; i < 4; ++i) {
       const float2 z = Pair<T>::unpack(faded[k][i]), by = i < 2 ? first : last;
       faded[k][i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
+    }
+  }
+}
+
+// The scores of a chunk, masked and faded, into the tile W: rows t, columns s.
+template <typename T, int scores, bool gated>
+__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
+                                    const Gates* gate) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = warp * 16 + lane / 4 + 8 * half;
+    const float sum = gated ? gate->sum[t] : 0;
+    const int zeros = gated ? gate->zeros[t] : 0;
+#pragma unroll
+    for (int j = 0; j < scores / 8; ++j) {
+      const int s = group * scores + 8 * j + pair;
+      float low = t >= s ? w[4 * j + 2 * half] : 0.f, high = t > s ? w[4 * j + 2 * half + 1] : 0.f;
+      if constexpr (gated) {
+        const float2 sums = *reinterpret_cast<const float2*>(gate->sum + s);
+        const int2 gone = *reinterpret_cast<const int2*>(gate->zeros + s);
+        low *= t >= s && gone.x == zeros ? exp2f(sum - sums.x) : 0.f;
+        high *= t > s && gone.y == zeros ? exp2f(sum - sums.y) : 0.f;
+      }
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) = Pair<T>::pack(low, high);
     }
   }
 }

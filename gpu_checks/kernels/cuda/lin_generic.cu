@@ -130,12 +130,22 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
   const int64_t first = first_segment(layout, sequence), count = segment_count(layout, sequence);
   float* at = lin.states + (first * layout.heads + h) * size + element;
   const int64_t stride = static_cast<int64_t>(layout.heads) * size;
-  const bool more = final.data != nullptr;
-  for (int64_t i = 0; i < count; ++i, at += stride) {
-    const bool needed = more || i + 1 < count;
-    const float own = needed ? *at : 0.f, fade = needed ? lin.fade[(first + i) * layout.heads + h] : 0.f;
-    *at = running;
-    running = fmaf(fade, running, own);
+  const bool more = (companion ? final.companion : final.data) != nullptr;
+  constexpr int batch = 8;  // loads in flight before the first is used
+  for (int64_t base = 0; base < count; base += batch) {
+    float own[batch], fade[batch];
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      const bool needed = base + i < count && (more || base + i + 1 < count);
+      own[i] = needed ? at[i * stride] : 0.f;
+      fade[i] = needed ? lin.fade[(first + base + i) * layout.heads + h] : 0.f;
+    }
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      if (base + i < count) at[i * stride] = running;
+      running = fmaf(fade[i], running, own[i]);
+    }
+    at += batch * stride;
   }
   if (void* data = companion ? final.companion : final.data)
     store(data, index(final), companion ? final.companion_type : final.type, running);

@@ -142,31 +142,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
 #endif
 }
 
-// The scores of a chunk, masked and faded, into the tile W: rows t, columns s.
-template <typename T, int scores, bool gated>
-__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
-                                    const Gates* gate) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half;
-    const float sum = gated ? gate->sum[t] : 0;
-    const int zeros = gated ? gate->zeros[t] : 0;
-#pragma unroll
-    for (int j = 0; j < scores / 8; ++j) {
-      const int s = group * scores + 8 * j + pair;
-      float low = t >= s ? w[4 * j + 2 * half] : 0.f, high = t > s ? w[4 * j + 2 * half + 1] : 0.f;
-      if constexpr (gated) {
-        const float2 sums = *reinterpret_cast<const float2*>(gate->sum + s);
-        const int2 gone = *reinterpret_cast<const int2*>(gate->zeros + s);
-        low *= t >= s && gone.x == zeros ? exp2f(sum - sums.x) : 0.f;
-        high *= t > s && gone.y == zeros ? exp2f(sum - sums.y) : 0.f;
-      }
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) = Pair<T>::pack(low, high);
-    }
-  }
-}
-
 // The scores run a chunk ahead of the state, so that their way through shared memory overlaps with its products.
 template <typename T, int key_dim, int value_dim, bool gated>
 __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads, 1)

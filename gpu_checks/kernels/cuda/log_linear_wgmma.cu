@@ -1,4 +1,4 @@
-// Log-linear Mamba-2 on Hopper's matrix units, from position 0: chunks of 64 tokens, groups of 8 chunks.
+// Log-linear Mamba-2 on Hopper's matrix units, from position 0: chunks of 64 tokens, groups of 8 chunks, segments of groups.
 // A Fenwick block of 2^j chunks that is read later ends at the chunk c whose number has j trailing ones: one slot a chunk.
 //   (1) a group sweeps its chunks and leaves the state of each slot, bf16, and its whole state, fp32;
 //   (2) the groups of a head are swept the same way, element by element;
@@ -103,17 +103,20 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     if (maker) make_gates(c + 1);
     products_wait<0>();
     pin(run);
-    const int64_t slot = (segment * group_chunks + c) * layout.heads + h;
-    if (c % 4 == 3) {  // pairs and this one are a block of four
+    const int64_t slot = (segment * (layout.segment / chunk) + c) * layout.heads + h;
+    const int at = c % group_chunks;
+    if (at % 4 == 3) {  // pairs and this one are a block of four
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) run[i] += pairs[i], pairs[i] = 0;
       run_fade *= pairs_fade;
     }
-    if (c == group_chunks - 1) {
+    if (at == group_chunks - 1) {
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) run[i] += quads[i];
       run_fade *= quads_fade;
-      float* const memory = job.group_states + (segment * layout.heads + h) * value_dim * key_dim;
+      float* const memory = job.group_states +
+                            slot / layout.heads / group_chunks * layout.heads * value_dim * key_dim +
+                            static_cast<int64_t>(h) * value_dim * key_dim;
       const int row = group * 64 + warp * 16 + lane / 4, pair = 2 * (lane % 4);
 #pragma unroll
       for (int j = 0; j < key_dim / 8; ++j)
@@ -125,15 +128,20 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
       store_slot<T, key_dim>(static_cast<T*>(job.slots) + slot * value_dim * key_dim, run);
     }
     if (threadIdx.x == 0) job.slot_fades[slot] = run_fade;
-    if (c % 4 == 1) {
+    if (at % 4 == 1) {
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) pairs[i] = run[i], run[i] = 0;
       pairs_fade = run_fade, run_fade = 1;
     }
-    if (c == 3) {
+    if (at == 3) {
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) quads[i] = run[i], run[i] = 0;
       quads_fade = run_fade, run_fade = 1;
+    }
+    if (at == group_chunks - 1) {
+#pragma unroll
+      for (int i = 0; i < key_dim / 2; ++i) run[i] = pairs[i] = quads[i] = 0;
+      run_fade = pairs_fade = quads_fade = 1;
     }
   }
 #endif
@@ -151,7 +159,7 @@ __global__ void sweep_heads(Layout layout, LogLinear job, int key_dim, int value
   if (element >= size) return;
   const int row = element / key_dim, column = element % key_dim;  // of P^T
   const int offset = row / 64 * 64 * key_dim + tile_offset(row % 64, column) / 2;
-  const int64_t first = first_segment(layout, sequence);
+  const int64_t first = first_segment(layout, sequence) * (layout.segment / (group_chunks * chunk));
   const int64_t tokens =
       layout.bounds ? layout.bounds[sequence + 1] - layout.bounds[sequence] : layout.tokens;
   const int64_t groups = tokens / (group_chunks * chunk);
@@ -268,13 +276,14 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   float* const scales = reinterpret_cast<float*>(base + P::scales_at);
   const int stride = job.levels | 1;
   const int h = static_cast<int>(blockIdx.x % layout.heads);
-  const int64_t chunk_index = blockIdx.x / layout.heads, segment = chunk_index / group_chunks;
-  const int in_group = static_cast<int>(chunk_index % group_chunks);
+  const int per_segment = layout.segment / chunk;
+  const int64_t chunk_index = blockIdx.x / layout.heads, segment = chunk_index / per_segment;
+  const int in_segment = static_cast<int>(chunk_index % per_segment);
   const Place place = place_of(layout, segment);
-  const int size = min(chunk, place.size - in_group * chunk);
+  const int size = min(chunk, place.size - in_segment * chunk);
   if (size <= 0) return;
-  const int64_t first = first_segment(layout, place.sequence), token = place.first + in_group * chunk;
-  const int64_t number = (segment - first) * group_chunks + in_group;  // of the chunk in its sequence
+  const int64_t first = first_segment(layout, place.sequence), token = place.first + in_segment * chunk;
+  const int64_t number = (segment - first) * per_segment + in_segment;  // of the chunk in its sequence
   const uint32_t q_tile = start, k_tile = start + P::second_at, v_tile = k_tile + P::wide,
                  w_tile = start + P::w_at;
   fetch_tile<T, key_dim, P::threads>(q_tile, job.q, job.q.at(place.batch, 0, h), token, size);
@@ -284,7 +293,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
 
   auto block_slot = [&](int bit) {
     const int64_t last = (number >> (bit + 1) << (bit + 1)) + (int64_t{1} << bit) - 1;
-    return (first * group_chunks + last) * layout.heads + h;
+    return (first * per_segment + last) * layout.heads + h;
   };
   // Set bits from the lowest up: `bits` are those whose state is still to be fetched.
   int64_t bits = number;
@@ -439,8 +448,8 @@ cudaError_t launch_one(const Context& context, const LogLinear& job) {
     if ((error = cudaGetLastError()) != cudaSuccess) return error;
   }
   if (groups == 0) return cudaSuccess;
-  read_levels<T, key_dim, value_dim><<<static_cast<unsigned>(groups * group_chunks), Read::threads,
-                                       Read::bytes(job.levels), context.stream>>>(layout, job);
+  read_levels<T, key_dim, value_dim><<<static_cast<unsigned>(groups * (layout.segment / chunk)),
+                                       Read::threads, Read::bytes(job.levels), context.stream>>>(layout, job);
   return cudaGetLastError();
 }
 

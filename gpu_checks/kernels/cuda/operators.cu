@@ -18,12 +18,18 @@ class Composer {
     context_.hopper = call.hopper;
     tuned_ = choose_path();
     levels_tuned_ = log_linear_fits();
+    stepping_ = step_fits();
+    delta_tuned_ = delta_fits();
     make_layout();
   }
   Outcome outcome;
   size_t used = 0;
 
   void compose() {
+    if (stepping_) {
+      if (!counting()) check(launch_step(context_, step_job()), "step");
+      return;
+    }
     switch (call_.op) {
       case Op::ahla:
         return ahla();
@@ -89,7 +95,7 @@ class Composer {
     const int64_t rows_of_heads = std::max<int64_t>(1, (call_.bounds ? 1 : call_.batch) * call_.heads);
     const int64_t chunks = std::max<int64_t>(1, (call_.tokens + chunk - 1) / chunk);
     // As many segments as fill the device a whole number of times, the fewest that nearly do.
-    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * (tuned_ ? 1 : 4);
+    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * (tuned_ || delta_tuned_ ? 1 : 4);
     int64_t best = 1;
     double best_cost = 1e300;
     for (int64_t n = 1; n <= std::min<int64_t>(chunks, 256); ++n) {
@@ -98,9 +104,11 @@ class Composer {
       if (cost < best_cost) best_cost = cost, best = n;
     }
     int64_t segment = (chunks + best - 1) / best * chunk;
-    if (levels_tuned_)
-      segment = 8 * chunk;
-    else if (call_.segment > 0)
+    if (levels_tuned_) {  // whole groups of 8 chunks, as many as leave two segments for a multiprocessor
+      int64_t groups = 1;
+      while (chunks / (8 * groups * 2) * rows_of_heads >= 2 * call_.multiprocessors) groups *= 2;
+      segment = groups * 8 * chunk;
+    } else if (call_.segment > 0)
       segment = (call_.segment + chunk - 1) / chunk * chunk;
     layout.segment = static_cast<int>(std::min<int64_t>(segment, 1 << 30));
     layout.per_sequence = static_cast<int>((call_.tokens + layout.segment - 1) / layout.segment);
@@ -333,7 +341,8 @@ class Composer {
   }
   void log_linear() {
     LogLinear job = log_linear_job();
-    const int64_t slots = context_.layout.segments * context_.layout.heads;
+    const int64_t slots =
+        context_.layout.segments * context_.layout.heads * (context_.layout.segment / (8 * chunk));
     const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
     job.group_states = take<float>(slots * state);
     job.slots = take<char>(slots * 8 * state * bytes_of(call_.type));
@@ -342,8 +351,67 @@ class Composer {
     if (!counting()) check(launch_log_linear(context_, job), "levels");
   }
 
+  Step step_job() const {
+    Step job;
+    job.kind = call_.op == Op::ahla                                   ? StepKind::ahla
+               : call_.op == Op::hla2                                 ? StepKind::hla2
+               : call_.op == Op::hla3                                 ? StepKind::hla3
+               : call_.op == Op::delta || call_.op == Op::gated_delta ? StepKind::delta
+                                                                      : StepKind::first_order;
+    job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = call_.o, job.beta = call_.beta;
+    job.dim = call_.key_dim;
+    job.gate = call_.gate;
+    job.scale = call_.scale, job.ridge = call_.ridge;
+    for (int i = 0; i < 3; ++i)
+      job.initial[i] = call_.initial.moments[i], job.final[i] = call_.final.moments[i];
+    return job;
+  }
+  bool step_fits() const {
+    if (call_.tokens != 1 || call_.bounds || call_.normalize || call_.levels > 0) return false;
+    if (call_.variant != Variant::masked || call_.key_dim != call_.value_dim) return false;
+    return step_supports(step_job());
+  }
+  Delta delta_job() const {
+    Delta job;
+    job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = call_.o, job.beta = call_.beta;
+    job.level_scales = call_.level_scales;
+    job.dim = call_.key_dim, job.levels = call_.levels;
+    job.gate = call_.gate;
+    job.scale = call_.scale;
+    job.initial = call_.initial.moments[0], job.final = call_.final.moments[0];
+    return job;
+  }
+  bool delta_fits() const {
+    const bool levels = call_.op == Op::log_linear_gated_delta;
+    if (!levels && call_.op != Op::delta && call_.op != Op::gated_delta) return false;
+    if (call_.key_dim != call_.value_dim || call_.tokens == 0) return false;
+    if (levels && (call_.bounds || given(call_.initial.moments[0]) || call_.initial.position ||
+                   given(call_.final.moments[0]) || call_.final.position))
+      return false;
+    return delta_supports(context_, delta_job(), call_.type);
+  }
+  void delta() {
+    Delta job = delta_job();
+    job.w = rows(call_.key_dim, call_.type), job.u = rows(call_.value_dim, call_.type);
+    const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
+    if (call_.levels > 0) {
+      job.q2 = rows(call_.key_dim, call_.type);
+      job.sums = static_cast<float*>(rows(call_.value_dim, Type::f32).data);
+      const int64_t chunks = (call_.tokens + chunk - 1) / chunk;
+      for (int j = 1; int64_t{1} << (j - 1) < chunks; ++j)
+        job.level_states[j] =
+            take<float>(call_.batch * ((chunks + (int64_t{1} << j) - 1) >> j) * call_.heads * state);
+    } else {
+      const int64_t slots = context_.layout.segments * context_.layout.heads;
+      job.states = take<float>(slots * state);
+      job.transitions = take<float>(slots * state);
+    }
+    if (!counting()) check(launch_delta(context_, job), "delta rule");
+  }
+
   void recurrent() {
     if (levels_tuned_) return log_linear();
+    if (delta_tuned_) return delta();
     Recurrent job;
     const View o = sums_or_output();
     job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = o, job.beta = call_.beta,
@@ -369,7 +437,7 @@ class Composer {
   const Call& call_;
   char* base_;
   Context context_;
-  bool tuned_ = false, levels_tuned_ = false;
+  bool tuned_ = false, levels_tuned_ = false, delta_tuned_ = false, stepping_ = false;
   size_t peak_ = 0;
 };
 
