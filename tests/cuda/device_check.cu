@@ -514,7 +514,7 @@ void check_case(const Problem& p, bool features) {
   if (!run(*k, whole)) return verdict(false, text(p));
   Error e = error_of(p, r, o);
   verdict(e.bad == 0 && e.rms < gate(p.kind), text(p), &e);
-  if (!features || p.normalize || p.shape.tokens < 3) return;
+  if (!features || p.normalize || p.shape.tokens < 8) return;
   const std::vector<char> first = bytes_of(o);
   {
     Prepared again(p.fields, {{"o", o}}, p.options);
@@ -540,10 +540,10 @@ void check_case(const Problem& p, bool features) {
     verdict(e.bad == 0 && e.rms < gate(p.kind), text(p) + " split at " + std::to_string(cut), &e);
   }
   if (p.levels()) return;  // positions restart: the reference below would need its own levels
-  // Packed: lengths 1, 0, n/3, the rest; against separate calls with the same segments.
+  // Packed: lengths 2, 0, n/3, the rest (a single token alone would be a decode step); against separate calls with the same segments.
   Options same = p.options;
   same["segment"] = {"128", 128};
-  const std::vector<int64_t> bounds = {0, 1, 1, 1 + n / 3, n};
+  const std::vector<int64_t> bounds = {0, 2, 2, 2 + n / 3, n};
   Array cu = make({int64_t(bounds.size())}, i64), packed = output(p), separate = output(p);
   CUDA(cudaMemcpy(cu.data, bounds.data(), bounds.size() * 8, cudaMemcpyHostToDevice));
   Fields in = p.fields;
@@ -772,7 +772,7 @@ void time_steps(const char* glob) {
     }
     std::sort(times.begin(), times.end());
     const double ms = times[times.size() / 2];
-    std::printf("| %s | %.4f | %.2f | %.2f |\n", op, ms, bytes / 1e9, bytes / ms / 1e9);
+    std::printf("| %s step | %.4f | %.2f | %.2f TB/s |\n", op, ms, bytes / 1e9, bytes / ms / 1e9);
     free_all();
   }
 }

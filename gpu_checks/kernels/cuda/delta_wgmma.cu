@@ -460,19 +460,29 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
       products_wait<1>();
       pin(o);
       if (c >= silent) {
+        const int64_t token = place.first + c * chunk;
+        const int64_t step = static_cast<int64_t>(layout.heads) * dim;
+        float* const sums = job.sums + ((place.batch * layout.tokens + token) * layout.heads + h) * dim + row;
+        const int size = size_of(c);
 #pragma unroll
-        for (int j = 0; j < 8; ++j)
+        for (int quarter = 0; quarter < 4; ++quarter) {  // all loads of a quarter before its first store
+          float before[4][2], scale[4];
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const int t = 8 * j + pair + i;
-            if (t >= size_of(c)) continue;
-            const int64_t token = place.first + c * chunk + t;
-            const float scale = job.level_scales.read(place.batch, token, h, level + 7);
-            float* const sums =
-                job.sums + ((place.batch * layout.tokens + token) * layout.heads + h) * dim + row;
-            sums[0] = fmaf(scale, o[4 * j + i], sums[0]);
-            sums[8] = fmaf(scale, o[4 * j + 2 + i], sums[8]);
+          for (int i = 0; i < 4; ++i) {
+            const int t = 8 * (2 * quarter + i / 2) + pair + i % 2;
+            const bool inside = t < size;
+            before[i][0] = inside ? __ldcg(sums + t * step) : 0.f;
+            before[i][1] = inside ? __ldcg(sums + t * step + 8) : 0.f;
+            scale[i] = inside ? job.level_scales.read(place.batch, token + t, h, level + 7) : 0.f;
           }
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int j = 2 * quarter + i / 2, t = 8 * j + pair + i % 2;
+            if (t >= size) continue;
+            sums[t * step] = fmaf(scale[i], o[4 * j + i % 2], before[i][0]);
+            sums[t * step + 8] = fmaf(scale[i], o[4 * j + 2 + i % 2], before[i][1]);
+          }
+        }
       }
     }
     products_wait<0>();

@@ -142,7 +142,8 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
     }
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      if (base + i < count) at[i * stride] = running;
+      if (base + i >= count) break;
+      at[i * stride] = running;
       running = fmaf(fade[i], running, own[i]);
     }
     at += batch * stride;

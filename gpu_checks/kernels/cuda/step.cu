@@ -12,41 +12,35 @@
 namespace attest::cuda {
 namespace {
 
+// Passes over a (dim, dim) state: a thread takes 4 columns of every rows_at_once-th row, a few loads in flight.
 template <int dim>
-struct Tile {  // rows warp, warp + 8, ...; columns 4 lane (+ 128 for a second quarter: dim <= 128)
-  static constexpr int per_row = dim / 4, rows_at_once = 256 / per_row, count = dim / rows_at_once;
-  float4 x[count];
+struct Pass {
+  static constexpr int per_row = dim / 4, rows_at_once = 256 / per_row, count = dim / rows_at_once,
+                       flight = count < 8 ? count : 8;
+  const Moment &from, &to;
+  int64_t slot;
+  float* partial;  // rows_at_once * dim floats
+
   __device__ static int row(int i) { return i * rows_at_once + threadIdx.x / per_row; }
   __device__ static int column() { return threadIdx.x % per_row * 4; }
-  __device__ void read(const Moment& m, int64_t slot) {
-#pragma unroll
-    for (int i = 0; i < count; ++i)
-      x[i] = m.data ? __ldcs(reinterpret_cast<const float4*>(static_cast<const float*>(m.data) +
-                                                             (slot * dim + row(i)) * dim + column()))
-                    : make_float4(0, 0, 0, 0);
+  __device__ float4 read(int i) const {
+    if (!from.data) return make_float4(0, 0, 0, 0);
+    return __ldcs(reinterpret_cast<const float4*>(static_cast<const float*>(from.data) +
+                                                  (slot * dim + row(i)) * dim + column()));
   }
-  // M <- fade M + left right^T, stored.
-  __device__ void update(const Moment& m, int64_t slot, float fade, const float* left, const float* right) {
-    if (!m.data) return;
-    const float4 r = *reinterpret_cast<const float4*>(right + column());
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const float l = left[row(i)];
-      const float4 y = make_float4(fmaf(l, r.x, fade * x[i].x), fmaf(l, r.y, fade * x[i].y),
-                                   fmaf(l, r.z, fade * x[i].z), fmaf(l, r.w, fade * x[i].w));
-      __stcs(reinterpret_cast<float4*>(static_cast<float*>(m.data) + (slot * dim + row(i)) * dim + column()),
-             y);
-    }
+  __device__ void write(int i, float4 x, float fade, float left, float4 right) const {
+    if (!to.data) return;
+    const float4 y = make_float4(fmaf(left, right.x, fade * x.x), fmaf(left, right.y, fade * x.y),
+                                 fmaf(left, right.z, fade * x.z), fmaf(left, right.w, fade * x.w));
+    __stcs(reinterpret_cast<float4*>(static_cast<float*>(to.data) + (slot * dim + row(i)) * dim + column()),
+           y);
   }
-  // out = left^T M, by all threads; `partial` holds rows_at_once * dim floats.
-  __device__ void from_left(const float* left, float* out, float* partial) const {
-    float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const float l = left[row(i)];
-      sum.x = fmaf(l, x[i].x, sum.x), sum.y = fmaf(l, x[i].y, sum.y), sum.z = fmaf(l, x[i].z, sum.z),
-      sum.w = fmaf(l, x[i].w, sum.w);
-    }
+  __device__ static void add(float4& sum, float by, const float4& x) {
+    sum.x = fmaf(by, x.x, sum.x), sum.y = fmaf(by, x.y, sum.y), sum.z = fmaf(by, x.z, sum.z),
+    sum.w = fmaf(by, x.w, sum.w);
+  }
+  // Sums over the rows, by all threads.
+  __device__ void collect(float4 sum, float* out) const {
     __syncthreads();
     *reinterpret_cast<float4*>(partial + threadIdx.x / per_row * dim + column()) = sum;
     __syncthreads();
@@ -58,17 +52,35 @@ struct Tile {  // rows warp, warp + 8, ...; columns 4 lane (+ 128 for a second q
     }
     __syncthreads();
   }
-  // out = M right.
-  __device__ void from_right(const float* right, float* out) const {
+  // outs[i] = lefts[i]^T M for `products` of them, rows_out = M rights (or none), M <- fade M + left right^T.
+  template <int products>
+  __device__ void run(const float* const (&lefts)[products], float* const (&outs)[products], float fade,
+                      const float* left, const float* right, const float* by = nullptr,
+                      float* rows_out = nullptr) const {
+    float4 sums[products] = {};
     const float4 r = *reinterpret_cast<const float4*>(right + column());
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-      float sum = fmaf(x[i].x, r.x, fmaf(x[i].y, r.y, fmaf(x[i].z, r.z, x[i].w * r.w)));
+    for (int begin = 0; begin < count; begin += flight) {
+      float4 x[flight];
 #pragma unroll
-      for (int step = per_row / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-      if (threadIdx.x % per_row == 0) out[row(i)] = sum;
+      for (int i = 0; i < flight; ++i) x[i] = read(begin + i);
+#pragma unroll
+      for (int i = 0; i < flight; ++i) {
+        const int at = row(begin + i);
+#pragma unroll
+        for (int p = 0; p < products; ++p) add(sums[p], lefts[p][at], x[i]);
+        if (rows_out) {
+          const float4 b = *reinterpret_cast<const float4*>(by + column());
+          float sum = fmaf(x[i].x, b.x, fmaf(x[i].y, b.y, fmaf(x[i].z, b.z, x[i].w * b.w)));
+#pragma unroll
+          for (int step = per_row / 2; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+          if (threadIdx.x % per_row == 0) rows_out[at] = sum;
+        }
+        write(begin + i, x[i], fade, left[at], r);
+      }
     }
-    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < products; ++p) collect(sums[p], outs[p]);
   }
 };
 
@@ -80,17 +92,15 @@ __device__ inline float dot(const float* a, const float* b, int dim) {  // every
   return sum;
 }
 
-template <int dim>
-__global__ void __launch_bounds__(256) decode(int heads, Step job) {
-  using T = Tile<dim>;
+template <int dim, StepKind kind>
+__global__ void __launch_bounds__(256) decode(int heads, const __grid_constant__ Step job) {
+  using P = Pass<dim>;
   __shared__ __align__(16) float q[dim], k[dim], v[dim], x[dim], y[dim], z[dim], r[dim];
-  __shared__ __align__(16) float partial[T::rows_at_once * dim];
+  __shared__ __align__(16) float partial[P::rows_at_once * dim];
   const int64_t slot = blockIdx.x, b = slot / heads;
-  const int h = static_cast<int>(slot % heads);
-  T first, second, third;
-  first.read(job.initial[0], slot);
-  if (job.kind != StepKind::first_order && job.kind != StepKind::delta) second.read(job.initial[1], slot);
-  if (job.kind == StepKind::hla2 || job.kind == StepKind::hla3) third.read(job.initial[2], slot);
+  const int h = static_cast<int>(slot % heads), c = threadIdx.x;
+  const P first{job.initial[0], job.final[0], slot, partial},
+      second{job.initial[1], job.final[1], slot, partial}, third{job.initial[2], job.final[2], slot, partial};
   for (int i = threadIdx.x; i < dim; i += 256) {
     q[i] = job.scale * job.q.read(b, 0, h, i);
     k[i] = job.k.read(b, 0, h, i);
@@ -98,70 +108,79 @@ __global__ void __launch_bounds__(256) decode(int heads, Step job) {
   }
   __syncthreads();
   const float s = dot(q, k, dim), g = job.gate.alpha(b, 0, h);
-  const int c = threadIdx.x;
+  if constexpr (kind == StepKind::first_order) {
+    first.template run<1>({q}, {x}, g, k, v);
+    if (c < dim) job.o.write(b, 0, h, c, fmaf(g, x[c], s * v[c]));
+  }
+  if constexpr (kind == StepKind::delta) {  // the state waits in registers for k^T S
+    float4 held[P::count], sums[2] = {};
+#pragma unroll
+    for (int i = 0; i < P::count; ++i) held[i] = first.read(i);
+#pragma unroll
+    for (int i = 0; i < P::count; ++i)
+      P::add(sums[0], q[P::row(i)], held[i]), P::add(sums[1], k[P::row(i)], held[i]);
+    first.collect(sums[0], x);
+    first.collect(sums[1], y);
+    if (c < dim) r[c] = job.beta.read(b, 0, h, 0) * fmaf(-g, y[c], v[c]);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < P::count; ++i)
+      first.write(i, held[i], g, k[P::row(i)], *reinterpret_cast<const float4*>(r + P::column()));
+    if (c < dim) job.o.write(b, 0, h, c, fmaf(g, x[c], s * r[c]));
+  }
+  if constexpr (kind == StepKind::ahla) {
+    first.template run<1>({q}, {x}, g, k, v);
+    if (c < dim) r[c] = fmaf(g, x[c], s * v[c]);
+    __syncthreads();
+    second.template run<1>({q}, {y}, g, k, r);
+    if (c < dim) job.o.write(b, 0, h, c, fmaf(g, y[c], s * r[c]));
+  }
+  if constexpr (kind == StepKind::hla2) {
+    first.template run<1>({q}, {x}, g, k, k);               // x = q^T S
+    second.template run<3>({x, k, q}, {y, r, z}, g, q, v);  // x^T C, k^T C, q^T C
+    const float own = fmaf(g, dot(x, q, dim), s * s), square = dot(q, q, dim);
+    float rest = 0;
+    if (c < dim) {
+      rest = fmaf(g * g, y[c], own * v[c]) + job.ridge * fmaf(g, z[c], square * v[c]);
+      r[c] *= g;
+    }
+    __syncthreads();
+    third.template run<1>({q}, {z}, g * g, k, r);
+    if (c < dim) job.o.write(b, 0, h, c, fmaf(-g * g, z[c], rest));
+  }
+  if constexpr (kind == StepKind::hla3) {
+    first.template run<1>({q}, {z}, g, k, k, q, x);  // x = S q
+    second.template run<1>({q}, {y}, g, k, v);
+    if (c < dim) {
+      x[c] = fmaf(g, x[c], s * k[c]);
+      r[c] = fmaf(g, y[c], s * v[c]);
+    }
+    __syncthreads();
+    const float own = dot(q, x, dim);
+    third.template run<1>({q}, {z}, g * g * g, x, r);
+    if (c < dim) job.o.write(b, 0, h, c, fmaf(g * g * g, z[c], own * r[c]));
+  }
+}
+
+template <int dim>
+void launch_kind(unsigned slots, const Context& context, const Step& job) {
+  const int heads = context.layout.heads;
   switch (job.kind) {
     case StepKind::first_order:
-      first.from_left(q, x, partial);
-      first.update(job.final[0], slot, g, k, v);
-      if (c < dim) job.o.write(b, 0, h, c, fmaf(g, x[c], s * v[c]));
+      decode<dim, StepKind::first_order><<<slots, 256, 0, context.stream>>>(heads, job);
       break;
-    case StepKind::delta: {
-      const float beta = job.beta.read(b, 0, h, 0);
-      first.from_left(q, x, partial);
-      first.from_left(k, y, partial);
-      if (c < dim) r[c] = beta * fmaf(-g, y[c], v[c]);
-      __syncthreads();
-      first.update(job.final[0], slot, g, k, r);
-      if (c < dim) job.o.write(b, 0, h, c, fmaf(g, x[c], s * r[c]));
+    case StepKind::delta:
+      decode<dim, StepKind::delta><<<slots, 256, 0, context.stream>>>(heads, job);
       break;
-    }
     case StepKind::ahla:
-      first.from_left(q, x, partial);
-      second.from_left(q, y, partial);
-      if (c < dim) r[c] = fmaf(g, x[c], s * v[c]);
-      __syncthreads();
-      first.update(job.final[0], slot, g, k, v);
-      second.update(job.final[1], slot, g, k, r);
-      if (c < dim) job.o.write(b, 0, h, c, fmaf(g, y[c], s * r[c]));
+      decode<dim, StepKind::ahla><<<slots, 256, 0, context.stream>>>(heads, job);
       break;
-    case StepKind::hla2: {
-      first.from_left(q, x, partial);   // q^T S
-      second.from_left(x, y, partial);  // q^T S C
-      second.from_left(k, r, partial);  // k^T C
-      third.from_left(q, z, partial);   // q^T G
-      const float own = fmaf(g, dot(x, q, dim), s * s);
-      if (c < dim) {
-        y[c] = fmaf(g * g, y[c] - z[c], own * v[c]);
-        r[c] *= g;
-      }
-      if (job.ridge != 0) {
-        second.from_left(q, z, partial);
-        const float square = dot(q, q, dim);
-        if (c < dim) y[c] = fmaf(job.ridge, fmaf(g, z[c], square * v[c]), y[c]);
-      }
-      __syncthreads();
-      first.update(job.final[0], slot, g, k, k);
-      second.update(job.final[1], slot, g, q, v);
-      third.update(job.final[2], slot, g * g, k, r);
-      if (c < dim) job.o.write(b, 0, h, c, y[c]);
+    case StepKind::hla2:
+      decode<dim, StepKind::hla2><<<slots, 256, 0, context.stream>>>(heads, job);
       break;
-    }
-    case StepKind::hla3: {
-      first.from_right(q, x);
-      second.from_left(q, y, partial);
-      third.from_left(q, z, partial);
-      if (c < dim) {
-        x[c] = fmaf(g, x[c], s * k[c]);
-        r[c] = fmaf(g, y[c], s * v[c]);
-      }
-      __syncthreads();
-      const float own = dot(q, x, dim);
-      first.update(job.final[0], slot, g, k, k);
-      second.update(job.final[1], slot, g, k, v);
-      third.update(job.final[2], slot, g * g * g, x, r);
-      if (c < dim) job.o.write(b, 0, h, c, fmaf(g * g * g, z[c], own * r[c]));
+    case StepKind::hla3:
+      decode<dim, StepKind::hla3><<<slots, 256, 0, context.stream>>>(heads, job);
       break;
-    }
   }
 }
 
@@ -181,9 +200,9 @@ cudaError_t launch_step(const Context& context, const Step& job) {
   const int64_t slots = static_cast<int64_t>(context.layout.sequences) * context.layout.heads;
   if (slots == 0) return cudaSuccess;
   if (job.dim == 64)
-    decode<64><<<static_cast<unsigned>(slots), 256, 0, context.stream>>>(context.layout.heads, job);
+    launch_kind<64>(static_cast<unsigned>(slots), context, job);
   else
-    decode<128><<<static_cast<unsigned>(slots), 256, 0, context.stream>>>(context.layout.heads, job);
+    launch_kind<128>(static_cast<unsigned>(slots), context, job);
   return cudaGetLastError();
 }
 
