@@ -527,14 +527,14 @@ const attest_kernel* table(std::integer_sequence<int, index...>) {
   auto fill = [](int i, auto size, auto go) {
     const Entry& entry = entries[i / 3];
     names[i] = std::string("cuda.") + entry.op + "." + entry.variant + "." + type_names[i % 3];
-    const bool delta = entry.beta, levels = entry.levels,
-               hla2 = entry.id == Op::hla2 && entry.variant_id == Variant::masked;
+    const bool direct = entry.id == Op::hla2 && entry.variant_id == Variant::masked,
+               stream = types[i % 3] == Type::f32;
     kernels[i] = {names[i].c_str(),
                   entry.op,
                   entry.variant,
-                  hla2              ? "chunk c=64 algebra=direct"
-                  : delta || levels ? "stream"
-                                    : "chunk c=64",
+                  stream   ? (direct ? "stream algebra=direct" : "stream")
+                  : direct ? "chunk c=64 algebra=direct"
+                           : "chunk c=64",
                   contracts[i % 3].c_str(),
                   "varlen initial_state final_state strides grouped deterministic",
                   "d=1..1024",
