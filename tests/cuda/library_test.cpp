@@ -112,6 +112,21 @@ TEST_F(CudaLibrary, SaysWhatIsWrongWithACall) {
             "option nonsense is not one of this operator");
 }
 
+TEST_F(CudaLibrary, RefusesTooFewLevels) {
+  const attest_kernel& kernel = find("cuda.log_linear.masked.bf16");
+  std::vector<int64_t> shape{1, 100, 2, 7}, strides{1400, 14, 7, 1};
+  DLTensor scales{nullptr, {2, 0}, 4, {2, 32, 1}, shape.data(), strides.data(), 0};
+  auto answer = [&](int64_t levels) {
+    DatalessCall made;
+    shape[3] = levels;
+    made.inputs.push_back({"level_scales", &scales});
+    size_t bytes = 0;
+    return made.bytes_needed(kernel, bytes) == ATTEST_INVALID ? std::string(made.message) : "not refused";
+  };
+  EXPECT_EQ(answer(7), "level_scales has 7 levels, 100 tokens need 8");
+  EXPECT_EQ(answer(8), "not refused");
+}
+
 // Control for the refusals: the unchanged call is in order, as far as the device goes.
 TEST_F(CudaLibrary, AcceptsACallInOrderOrSaysThatThereIsNoDevice) {
   DatalessCall made;

@@ -228,6 +228,11 @@ class Reader {
     if (entry_.levels) {
       const DLTensor& scales = field("level_scales", 4);
       result.levels = narrow("levels", scales.shape[3]);
+      int needed = 1;  // of the last token; packed or continued sequences are known on the device alone
+      for (int64_t last = result.tokens - 1; last > 0; last >>= 1) ++needed;
+      if (!result.bounds && result.levels < needed && result.tokens > 0)
+        invalid("level_scales has " + std::to_string(result.levels) + " levels, " +
+                std::to_string(result.tokens) + " tokens need " + std::to_string(needed));
       result.level_scales =
           rows("level_scales", scales, result, result.levels, any_type("level_scales", scales));
     }

@@ -229,6 +229,9 @@ struct Step {
   Moment initial[3], final[3];
 };
 
+// Blocks of a launch; more than one takes becomes 0, which the launch refuses with an error.
+inline unsigned grid_of(int64_t blocks) { return blocks <= 0x7fffffff ? static_cast<unsigned>(blocks) : 0; }
+
 // Every launcher returns the error of its launch.
 cudaError_t launch_segment_bases(const Layout& layout, int* bases, cudaStream_t stream);
 cudaError_t launch_generic_states(const Context& context, const Lin& lin);

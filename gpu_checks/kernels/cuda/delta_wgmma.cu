@@ -579,13 +579,13 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
     if (failed(raise(prepare_chunks<T, dim, true>, P::bytes)) ||
         failed(raise(walk_chunks<T, dim, Mode::level>, W::bytes)))
       return error;
-    prepare_chunks<T, dim, true><<<static_cast<unsigned>(chunks), 256, P::bytes, stream>>>(layout, job);
+    prepare_chunks<T, dim, true><<<grid_of(chunks), 256, P::bytes, stream>>>(layout, job);
     if (failed(cudaGetLastError())) return error;
     const int64_t all = (layout.tokens + chunk - 1) / chunk;
     for (int level = 0; (int64_t{1} << level) < all; ++level) {
       const int64_t half = int64_t{1} << level, pairs = (all - half + 2 * half - 1) / (2 * half);
       walk_chunks<T, dim, Mode::level>
-          <<<static_cast<unsigned>(pairs * heads), W::threads, W::bytes, stream>>>(layout, job, level);
+          <<<grid_of(pairs * heads), W::threads, W::bytes, stream>>>(layout, job, level);
       if (failed(cudaGetLastError())) return error;
     }
     round_rows<<<132 * 16, dim3(32, 8), 0, stream>>>(layout, context.batch, job, dim);
@@ -599,19 +599,18 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
       failed(raise(walk_chunks<T, dim, Mode::rows>, R::bytes)))
     return error;
   if (segments > 0) {
-    prepare_chunks<T, dim, false><<<static_cast<unsigned>(chunks), 256, P::bytes, stream>>>(layout, job);
+    prepare_chunks<T, dim, false><<<grid_of(chunks), 256, P::bytes, stream>>>(layout, job);
     if (failed(cudaGetLastError())) return error;
     if (job.final.data || layout.bounds || layout.per_sequence > 1) {
       walk_chunks<T, dim, Mode::states>
-          <<<static_cast<unsigned>(2 * segments), S::threads, S::bytes, stream>>>(layout, job, 0);
+          <<<grid_of(2 * segments), S::threads, S::bytes, stream>>>(layout, job, 0);
       if (failed(cudaGetLastError())) return error;
     }
   }
   if (heads == 0) return cudaSuccess;
-  scan_transitions<dim><<<static_cast<unsigned>(heads * (dim / 8)), dim, 0, stream>>>(layout, job);
+  scan_transitions<dim><<<grid_of(heads * (dim / 8)), dim, 0, stream>>>(layout, job);
   if (failed(cudaGetLastError()) || segments == 0) return error;
-  walk_chunks<T, dim, Mode::rows>
-      <<<static_cast<unsigned>(segments), R::threads, R::bytes, stream>>>(layout, job, 0);
+  walk_chunks<T, dim, Mode::rows><<<grid_of(segments), R::threads, R::bytes, stream>>>(layout, job, 0);
   return cudaGetLastError();
 }
 

@@ -182,7 +182,7 @@ cudaError_t launch_generic(const Context& context, const Lin& lin) {
   const int64_t blocks = context.layout.segments * context.layout.heads * column_blocks;
   if (blocks == 0) return cudaSuccess;
   const size_t bytes = sizeof(float) * batch_tokens * (2 * warps * rows_of_warp + 32 + 1 + 32 * warps);
-  generic_lin<with_output><<<static_cast<unsigned>(blocks), dim3(32, warps), bytes, context.stream>>>(
+  generic_lin<with_output><<<grid_of(blocks), dim3(32, warps), bytes, context.stream>>>(
       context.layout, lin, batch_tokens, column_blocks);
   return cudaGetLastError();
 }
@@ -201,8 +201,8 @@ cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& in
   const int threads = 128, blocks = static_cast<int>((size + threads - 1) / threads);
   const int64_t jobs = static_cast<int64_t>(context.layout.sequences) * context.layout.heads;
   if (jobs == 0) return cudaSuccess;
-  scan_segments<<<static_cast<unsigned>(jobs * blocks), threads, 0, context.stream>>>(context.layout, lin,
-                                                                                      initial, final, blocks);
+  scan_segments<<<grid_of(jobs * blocks), threads, 0, context.stream>>>(context.layout, lin, initial, final,
+                                                                        blocks);
   return cudaGetLastError();
 }
 

@@ -300,7 +300,7 @@ cudaError_t launch_one(const Context& context, const Lin& lin) {
   if (error != cudaSuccess) return error;
   const int64_t blocks = context.layout.segments * context.layout.heads;
   if (blocks == 0) return cudaSuccess;
-  kernel<<<static_cast<unsigned>(blocks), P::threads, P::bytes, context.stream>>>(context.layout, lin);
+  kernel<<<grid_of(blocks), P::threads, P::bytes, context.stream>>>(context.layout, lin);
   return cudaGetLastError();
 }
 

@@ -433,23 +433,23 @@ cudaError_t launch_one(const Context& context, const LogLinear& job) {
   if (error != cudaSuccess) return error;
   if (groups > 0) {
     sweep_groups<T, key_dim, value_dim>
-        <<<static_cast<unsigned>(groups), Sweep::threads, Sweep::bytes, context.stream>>>(layout, job);
+        <<<grid_of(groups), Sweep::threads, Sweep::bytes, context.stream>>>(layout, job);
     if ((error = cudaGetLastError()) != cudaSuccess) return error;
   }
   const int64_t heads = static_cast<int64_t>(layout.sequences) * layout.heads;
   if (heads == 0) return cudaSuccess;
   const int blocks = key_dim * value_dim / 2 / 128;
-  sweep_heads<T><<<static_cast<unsigned>(heads * blocks), 128, 0, context.stream>>>(layout, job, key_dim,
-                                                                                    value_dim, blocks);
+  sweep_heads<T>
+      <<<grid_of(heads * blocks), 128, 0, context.stream>>>(layout, job, key_dim, value_dim, blocks);
   if ((error = cudaGetLastError()) != cudaSuccess) return error;
   if (job.final.data) {
-    finish_state<<<static_cast<unsigned>(heads * job.final_levels), 256, 0, context.stream>>>(
-        layout, job, key_dim, value_dim);
+    finish_state<<<grid_of(heads * job.final_levels), 256, 0, context.stream>>>(layout, job, key_dim,
+                                                                                value_dim);
     if ((error = cudaGetLastError()) != cudaSuccess) return error;
   }
   if (groups == 0) return cudaSuccess;
-  read_levels<T, key_dim, value_dim><<<static_cast<unsigned>(groups * (layout.segment / chunk)),
-                                       Read::threads, Read::bytes(job.levels), context.stream>>>(layout, job);
+  read_levels<T, key_dim, value_dim><<<grid_of(groups * (layout.segment / chunk)), Read::threads,
+                                       Read::bytes(job.levels), context.stream>>>(layout, job);
   return cudaGetLastError();
 }
 

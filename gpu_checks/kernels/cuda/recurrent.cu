@@ -196,8 +196,7 @@ cudaError_t launch_recurrent(const Context& context, const Recurrent& job) {
   if (blocks == 0) return cudaSuccess;
   const size_t bytes = sizeof(float) * (2 * warps * rows_of_warp + 64 * warps + 1);
   const auto kernel = job.delta ? recurrent<true> : recurrent<false>;
-  kernel<<<static_cast<unsigned>(blocks), dim3(32, warps), bytes, context.stream>>>(context.layout, job,
-                                                                                    column_blocks);
+  kernel<<<grid_of(blocks), dim3(32, warps), bytes, context.stream>>>(context.layout, job, column_blocks);
   return cudaGetLastError();
 }
 
@@ -209,7 +208,7 @@ cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& 
                           (companion ? 1 : value_dim);
     if (total == 0) continue;
     const int64_t blocks = (total + 127) / 128;
-    cross<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), 128, 0, context.stream>>>(
+    cross<<<grid_of(blocks < 65536 ? blocks : 65536), 128, 0, context.stream>>>(
         context.layout.heads, s, c, in, out, key_dim, value_dim, companion, total);
     if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   }
@@ -220,8 +219,8 @@ cudaError_t launch_divide(const Context& context, const View& sum, const View& o
                           float epsilon) {
   const int64_t rows = context.batch * context.layout.tokens * context.layout.heads;
   if (rows == 0) return cudaSuccess;
-  divide<<<static_cast<unsigned>(rows < 1048576 ? rows : 1048576), 128, 0, context.stream>>>(
-      context.layout, context.batch, sum, o, value_dim, epsilon);
+  divide<<<grid_of(rows < 1048576 ? rows : 1048576), 128, 0, context.stream>>>(context.layout, context.batch,
+                                                                               sum, o, value_dim, epsilon);
   return cudaGetLastError();
 }
 

@@ -200,9 +200,9 @@ cudaError_t launch_step(const Context& context, const Step& job) {
   const int64_t slots = static_cast<int64_t>(context.layout.sequences) * context.layout.heads;
   if (slots == 0) return cudaSuccess;
   if (job.dim == 64)
-    launch_kind<64>(static_cast<unsigned>(slots), context, job);
+    launch_kind<64>(grid_of(slots), context, job);
   else
-    launch_kind<128>(static_cast<unsigned>(slots), context, job);
+    launch_kind<128>(grid_of(slots), context, job);
   return cudaGetLastError();
 }
 
