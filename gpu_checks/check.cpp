@@ -69,7 +69,8 @@ ErrorModel model_of(const Kernel& kernel, const Operator& op, const Problem& pro
   const Index columns = problem.value_dim;
   ErrorModel all;
   all.deterministic = all.accumulation = all.variance = zeros<double>(rows.total(), columns);
-  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon)};
+  const bool scaled = problem.options.scale.value_or(op.declaration().unit_scale ? 1 : 0) != 1;
+  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon), scaled};
   for (std::size_t s = 0; s < rows.list().size(); ++s) {
     if (rows.list()[s].last == rows.list()[s].first) continue;
     const Head<double> head = head_of<double>(problem, op.declaration(), rows.list()[s]);

@@ -129,8 +129,10 @@ Problem round_inputs(const Contract& contract, Problem problem) {
     else
       round_field(contract.gate_sum, tensor);
   }
+  // An option beyond the format stays as it is: the kernel meets infinity, and the model of its error says so.
   const auto rounded = [&](const Rational& x) {
-    return rational_from(round_to(contract.gate_sum, nearest_double(x)));
+    const double value = round_to(contract.gate_sum, nearest_double(x));
+    return std::isfinite(value) ? rational_from(value) : x;
   };
   Options& options = problem.options;
   options.epsilon = rounded(options.epsilon), options.ridge = rounded(options.ridge);

@@ -1,5 +1,7 @@
 #include "reference/metrics/bound.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -32,6 +34,13 @@ bool is_finite(const Head<double>& head) {
   };
   return finite(head.q) && finite(head.k) && finite(head.v) && finite(head.alpha) && finite(head.beta) &&
          finite(head.level_scales);
+}
+
+// One exponent of room: the kernel's own value is not the exact one.
+void check_range(const char* what, const Format& format, double size, ErrorModel& model) {
+  if (!model.undecided && !(size <= format.max_finite() / 2))
+    model.undecided = true,
+    model.reason = fmt::format("range: {} reaches {:.3g} in {}", what, size, format.name);
 }
 
 // The ratio of every column but the last to the last one plus epsilon.
@@ -70,6 +79,15 @@ class Ratio {
       each([&](Index t, Index c, double o, double) { share(t, c) = output * std::abs(o); });
       result.shares["output"] = share, ++result.stages;
     }
+    double most = 0, below = 0;
+    each([&](Index t, Index, double o, double) {
+      most = std::max(most, std::abs(o)), below = std::max(below, std::abs(denominator(t)));
+    });
+    if (!ill_conditioned_) {
+      check_range("quotient", units_.contract.output, most, result);
+      check_range("quotient", units_.contract.accumulate, most, result);
+      check_range("denominator", units_.contract.accumulate, std::max(below, std::abs(epsilon_)), result);
+    }
     if (!result.undecided && ill_conditioned_)
       result.undecided = true, result.reason = "conditioning: the error of a denominator reaches its size";
     return result;
@@ -95,6 +113,35 @@ class Ratio {
   bool ill_conditioned_ = false;
 };
 
+double largest(const Matrix<double>& x) {
+  double most = 1;
+  for (Index i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x.data()[i]));
+  return most;
+}
+
+// Sums of products of any order on the way, by the sizes of the inputs alone: coarse, and far from the range of fp32 on
+// ordinary data. The delta rules, whose state may shrink, and softmax look at their stages instead.
+void check_partial_sums(const Declaration& d, const Head<double>& head, const Contract& c,
+                        ErrorModel& model) {
+  if (d.beta || !d.exact) return;
+  const int degree_q = std::max(1, d.degree_q), degree_k = std::max(1, d.degree_k);
+  double state = 1;
+  for (const auto& [name, moments] : head.initial.moments)
+    for (const Matrix<double>& moment : moments) state = std::max(state, 1 + largest(moment));
+  const double extent = static_cast<double>(head.tokens() * std::max(head.q.cols(), head.v.cols()));
+  const double sizes = std::pow(extent * largest(head.q) * state, degree_q) *
+                       std::pow(largest(head.k), degree_k) * largest(head.v) * (1 + std::abs(head.ridge)) *
+                       (d.level_scales ? largest(head.level_scales) : 1);
+  check_range("partial sums", c.accumulate, sizes, model);
+}
+
+// Whether the scale costs anything: not where every scaled entry is in the formats that it meets.
+bool is_inexact(const Matrix<double>& q, const Contract& c) {
+  if (c.accumulate == fp64) return true;
+  return std::any_of(q.data(), q.data() + q.size(),
+                     [&](double x) { return round_to(c.product, x) != x || round_to(c.accumulate, x) != x; });
+}
+
 void add(ErrorModel& model, const Matrix<double>& remainder) {
   for (Index i = 0; i < remainder.size(); ++i) {
     if (!std::isfinite(remainder.data()[i]) && !model.undecided)
@@ -113,7 +160,7 @@ double coarsest_unit(const Contract& c) {
 }  // namespace
 
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                             const Contract& contract, bool rounds_output) {
+                             const Contract& contract, bool rounds_output, bool scaled) {
   const bool finite = is_finite(head);
   if (!finite || head.tokens() == 0) {
     ErrorModel model;
@@ -121,16 +168,19 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
     model.undecided = !finite, model.reason = finite ? "" : "no error model: an input is not finite";
     return model;
   }
-  const Units units(contract);
+  const Units units(contract, scaled && is_inexact(head.q, contract));
   const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output};
-  std::optional<ErrorModel> model = sharp_model(form, how.form);
-  return model ? *model : running_error_model(op, head, how, units, rounds_output);
+  std::optional<ErrorModel> sharp = sharp_model(form, how.form);
+  ErrorModel model = sharp ? *sharp : running_error_model(op, head, how, units, rounds_output);
+  check_partial_sums(op.declaration(), head, contract, model);
+  if (scaled) check_range("scaled q", contract.product, largest(head.q), model);
+  return model;
 }
 
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser) {
-  ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide);
-  const Units units(contract);
+  ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled);
+  const Units units(contract, normaliser.scaled && is_inexact(head.q, contract));
   if (model.sharp && !model.undecided) {
     const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
     add(model, remainder_bound(op, form, how));

@@ -10,15 +10,17 @@
 
 namespace attest {
 
+// What stands around the form on a head: the division at its end, and a scale on q at its beginning (q is given scaled).
 struct Normaliser {
   bool divide = false;
   double epsilon = 0;
+  bool scaled = false;
 };
 
 // The stages alone, to first order, of the raw operator: what the perturbation of single entries must agree with.
 // Sharp models have neither products of errors nor underflow in it (remainder.hpp); a running bound has both.
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                             const Contract& contract, bool rounds_output = true);
+                             const Contract& contract, bool rounds_output = true, bool scaled = false);
 
 // Inputs are already rounded to the input format; alpha is exp(g) where the gate is given as g.
 // With normaliser.divide the model has one column less than v.

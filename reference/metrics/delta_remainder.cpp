@@ -174,7 +174,7 @@ struct Chunk {
       for (Index s = 0; s < t + (strict ? 0 : 1); ++s) {
         const double beta = strict ? std::abs(form.head.beta[static_cast<std::size_t>(c.first + t)]) : 1,
                      scale = beta * c.decay(t + 1, s + 1);
-        double lost = low.step * (scale * static_cast<double>(c.k.cols()) + beta * sizes(t, s) + 2);
+        double lost = low.step * (scale * static_cast<double>(c.k.cols()) + (1 + beta) * sizes(t, s) + 2);
         if (units.input > 0)
           lost += scale * low.operand * (left.row(t).lpNorm<1>() + c.k.row(s).lpNorm<1>() + low.operand);
         rest(t, s) = beyond_first(relative + c.gate_error(t + 1, s + 1)) * scale * sizes(t, s) + lost;
@@ -518,14 +518,15 @@ struct NormedDelta {
     const double size = (std::abs(alpha) * identity + square).norm(), relative = 4 * units.step + gate;
     NormedSegment result{&norms, alpha * (identity - beta * k.transpose() * k), 1, {0, 0}, {}};
     result.phi_norm = std::abs(alpha) * std::max(1.0, std::abs(1 - beta * k.squaredNorm())) * (1 + 1e-9);
-    result.phi_error = {relative * size, beyond_first(relative) * size + 4 * norms.low.step *
-                                                                             static_cast<double>(k.cols()) *
-                                                                             (1 + k.squaredNorm())};
+    result.phi_error = {relative * size,
+                        beyond_first(relative) * size + 4 * norms.low.step * static_cast<double>(k.cols()) *
+                                                            (1 + std::abs(alpha)) * (1 + std::abs(beta)) *
+                                                            (1 + k.squaredNorm())};
     const Array injected = beta * k.transpose() * v;
     Errors e(v.cols());
     e.first = 2 * units.step * column_sizes(injected);
     e.rest = beyond_first(2 * units.step) * column_sizes(injected) +
-             2 * norms.low.step * root(k.cols()) * (1 + v.cwiseAbs().transpose().array());
+             2 * norms.low.step * root(k.cols()) * (1 + std::abs(beta));
     result.blocks.push_back(
         {form.declaration.level_scales ? head.initial.position + t : 0, 0, injected, std::move(e)});
     return result;
@@ -542,7 +543,7 @@ struct NormedDelta {
     const Units& units = form.units;
     const Head<double>& head = form.head;
     const Index d = head.q.cols(), columns = head.v.cols();
-    const double dot = units.gamma_step(d);
+    const double dot = units.gamma_step(d) + units.query * (1 + units.gamma_step(d));
     const Array q = to_array(head.q).row(t), k = to_array(head.k).row(t), v = to_array(head.v).row(t);
     Grid grid(1, columns);
     Array o = Array::Zero(1, columns);
@@ -561,13 +562,14 @@ struct NormedDelta {
       grid.rest.array() += norms.low.step * (static_cast<double>(d) + 3) * (1 + std::abs(lambda)) *
                            (1 + std::abs(beta)) * (1 + v.cwiseAbs().array());
       // the row on the blocks: alpha (q - beta (q.k) k)
-      const Array sizes = std::abs(alpha) * (q.cwiseAbs() + std::abs(beta) * size * k.cwiseAbs());
+      const Array ungated = q.cwiseAbs() + std::abs(beta) * size * k.cwiseAbs(),
+                  sizes = std::abs(alpha) * ungated;
       const double relative = dot + 4 * units.step + single_gate_error(units, gates, t);
       Errors e(1);
       e.first = Vector::Constant(1, relative * sizes.norm());
-      e.rest = Vector::Constant(
-          1, beyond_first(relative) * sizes.norm() + norms.low.step * (static_cast<double>(d) + 4) * root(d) *
-                                                         (1 + std::abs(beta)) * (1 + k.norm()));
+      const double lost = ungated.norm() + (static_cast<double>(d) + 4) * root(d) * (1 + std::abs(alpha)) *
+                                               (1 + std::abs(beta)) * (1 + k.norm());
+      e.rest = Vector::Constant(1, beyond_first(relative) * sizes.norm() + norms.low.step * lost);
       y = Rows(alpha * (q - beta * q.cwiseProduct(k).sum() * k), std::move(e));
     }
     for (const Block& block : prefix.blocks) {

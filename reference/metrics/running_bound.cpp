@@ -152,17 +152,21 @@ Head<Running> running_head(const Head<double>& head, const Units& units, double 
                        {}};
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
   const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
-  const auto lost = [&](const Running& x) {  // a gate may be subnormal
-    return scale == 1 && round_to(units.contract.accumulate, x.value) != x.value ? eta : 0;
-  };
-  for (std::size_t t = 0; t < head.alpha.size(); ++t)
-    result.alpha[t].error = scale * head.alpha[t] * single_gate_error(units, gates, static_cast<Index>(t)) +
-                            lost(result.alpha[t]);
-  const auto conversion = [&](Running& x) {
-    if (round_to(units.contract.accumulate, x.value) != x.value)
-      x.error = scale * units.step * std::abs(x.value) + lost(x);
-  };
-  conversion(result.decay), conversion(result.ridge);
+  const double underflow = scale == 1 ? eta : 0;
+  const auto changes = [&](double x) { return round_to(units.contract.accumulate, x) != x; };
+  for (std::size_t t = 0; t < head.alpha.size(); ++t) {
+    Running& alpha = result.alpha[t];
+    alpha.error = scale * alpha.value * single_gate_error(units, gates, static_cast<Index>(t));
+    // exp(-800) is small, not 0; exp(-inf) and a gate given as 0 are
+    const bool tiny = alpha.value == 0 && gates.log_gate && std::isfinite(head.log_gate[t]);
+    if (tiny || changes(alpha.value)) alpha.error += underflow;
+  }
+  for (Running* x : {&result.decay, &result.ridge})
+    if (changes(x->value)) x->error = scale * units.step * std::abs(x->value) + underflow;
+  if (units.query > 0)
+    for (Index i = 0; i < result.q.size(); ++i)
+      if (Running& x = result.q.data()[i]; x.value != 0)
+        x.error = scale * units.query * std::abs(x.value) + (scale == 1 ? units.eta : 0);
   result.initial.position = head.initial.position;
   for (const auto& [name, moments] : head.initial.moments)
     for (const auto& moment : moments) result.initial.moments[name].push_back(exact(moment));

@@ -56,7 +56,7 @@ DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
 Array DeltaStages::faded_queries() const { return decay.col(0).tail(size).asDiagonal() * q; }
 
 Array DeltaStages::faded_queries_error(const Units& units) const {
-  return (decay.col(0).tail(size).array() * (gate_error.col(0).tail(size).array() + units.step))
+  return (decay.col(0).tail(size).array() * (gate_error.col(0).tail(size).array() + units.step + units.query))
              .matrix()
              .asDiagonal() *
          q.cwiseAbs();
@@ -68,6 +68,13 @@ void check_stages(const DeltaStages& c, ErrorSum& sum) {
   sum.range("scores", stored, c.scores);
   sum.range("ut", stored, c.ut);
   sum.range("w", stored, c.w);
+  const Format& accumulate = sum.units().contract.accumulate;
+  const Array keys = c.k.cwiseAbs();
+  for (const Array& sizes :
+       {Array(keys * keys.transpose()), Array(c.q.cwiseAbs() * keys.transpose()),
+        Array(c.ut.cwiseAbs() * c.v.cwiseAbs()), Array(c.ut.cwiseAbs() * c.start_keys.cwiseAbs()),
+        Array(c.inverse.cwiseAbs() * c.n.cwiseAbs())})
+    sum.range("partial sums", accumulate, sizes);
   if (sum.units().contract.inverse == InverseMethod::powers) sum.undecide("no error model: inverse=powers");
 }
 
@@ -95,6 +102,10 @@ std::vector<Walked> walk(const FormError& form, Array state, ErrorSum& sum, Arra
     sum.range("u", form.units.contract.intermediate, u);
     sum.range("state", form.units.contract.intermediate, state);
     sum.range("carry", form.units.contract.state, after);
+    for (const Array& sizes : {Array(c.w.cwiseAbs() * state.cwiseAbs() + c.ut.cwiseAbs() * c.v.cwiseAbs()),
+                               Array(c.q.cwiseAbs() * state.cwiseAbs() + c.scores.cwiseAbs() * u.cwiseAbs()),
+                               Array(c.keys.cwiseAbs().transpose() * u.cwiseAbs() + state.cwiseAbs())})
+      sum.range("partial sums", form.units.contract.accumulate, sizes);
     chunks.push_back({std::move(c), state, std::move(u), std::move(residual), after, {}, {}, {}, {}, {}});
     state = after;
   }

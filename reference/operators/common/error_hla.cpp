@@ -123,7 +123,8 @@ ErrorModel hla2_unmasked(const FormError& form) {
   const ReadAsQuery as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C")));
   a.collect(as_query, h.sum);
   h.rows("a.rows", a, rows, as_query,
-         h.head.ridge == 0 ? Array() : Array(2 * ridge.cwiseAbs() + rows.cwiseAbs()));
+         h.head.ridge == 0 ? Array()
+                           : Array((2 + h.units.query / h.units.step) * ridge.cwiseAbs() + rows.cwiseAbs()));
   u.collect(ReadAsValue(), h.sum);
   return h.finish(u.o, 0);
 }
@@ -195,7 +196,8 @@ ErrorModel hla3_printed(const FormError& form) {
   const LinStages y = h.lin("y", h.k, h.q, h.q, none, Q0, Reads::exclusive);
   const LinStages z = h.lin("z", h.q, h.k, h.v, none, P0, Reads::exclusive);
   const Index n = h.head.tokens();
-  const double u = h.units.step, dot = h.units.gamma_step(h.q.cols());
+  const double u = h.units.step,
+               dot = h.units.gamma_step(h.q.cols()) + h.units.query * (1 + h.units.gamma_step(h.q.cols()));
   Array a(n, h.k.cols()), b(n, h.v.cols()), a_error = a, b_error = b;
   std::vector<double> scores;
   for (Index t = 0; t < n; ++t) {

@@ -167,6 +167,28 @@ struct DeltaWalked {
   Array gain;              // K'^T T
 };
 
+// |P T| o |Lambda|.
+Array levelled_sizes(const Head<double>& head, const DeltaStages& c, const Array& weights) {
+  Array sizes = weights.cwiseAbs();
+  for (Index t = 0; t < c.size; ++t)
+    for (Index s = 0; s <= t; ++s)
+      sizes(t, s) *= std::abs(level_scale(head, c.first + t, head.initial.position + c.first + s));
+  return sizes;
+}
+
+// What is added up with the state of a block, by sizes.
+void partial_ranges(const Head<double>& head, const DeltaStages& c, const Array& queries, Block& block,
+                    ErrorSum& sum) {
+  const Contract& contract = sum.units().contract;
+  const Array state = block.state().cwiseAbs(), removed = c.w.cwiseAbs() * state;
+  double lambda = 1;
+  for (Index t = 0; t < c.size; ++t)
+    lambda = std::max(lambda, std::abs(level_scale(head, c.first + t, block.start)));
+  sum.range("removed", contract.intermediate, Array(c.w * block.state()));
+  sum.range("partial sums", contract.accumulate, Array(state + c.keys.cwiseAbs().transpose() * removed));
+  sum.range("partial sums", contract.accumulate, Array(lambda * (queries.cwiseAbs() * state)));
+}
+
 std::vector<DeltaWalked> walk(const FormError& form, ErrorSum& sum) {
   const Head<double>& head = form.head;
   std::vector<DeltaWalked> chunks;
@@ -179,11 +201,12 @@ std::vector<DeltaWalked> walk(const FormError& form, ErrorSum& sum) {
     check_stages(c, sum);
     Array weights = c.scores * c.ut, queries = c.faded_queries() - c.scores * c.w,
           gain = c.keys.transpose() * c.ut;
-    sum.range("weights", stored, weights), sum.range("queries", stored, queries),
+    sum.range("weights", stored, levelled_sizes(head, c, weights)), sum.range("queries", stored, queries),
         sum.range("gain", stored, gain);
     std::vector<Block> before = cover;
     for (Block& block : cover) {
       sum.range("state", stored, block.state());
+      partial_ranges(head, c, queries, block, sum);
       block.state() = Array(c.through() * block.state() - c.keys.transpose() * (c.w * block.state()));
     }
     for (const auto& [offset, count] : pieces(position, size))

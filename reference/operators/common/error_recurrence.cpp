@@ -74,6 +74,11 @@ class Recurrent {
     return units.gamma_step(3) * square + units.step * phis[static_cast<std::size_t>(t)].cwiseAbs() +
            gate_error_of(t) * (gate * Array::Identity(d, d) + square);
   }
+  // Whether a state comes through as it is, rounded or not: being exactly orthogonal to a key is not enough.
+  bool keeps(const Phi& phi) const {
+    if (gates.log_gate) return false;
+    return delta ? phi == Array(Array::Identity(d, d)) : phi(0, 0) == 1;
+  }
   Array injection(Index t) const { return beta(t) * k.row(t).transpose() * v.row(t); }
   Array injection_error(Index t) const { return units.gamma_step(delta ? 2 : 1) * injection(t).cwiseAbs(); }
   Array apply(const Phi& phi, const Array& state) const {
@@ -175,9 +180,27 @@ class Recurrent {
     for (const Event* event : arithmetic_at[0]) add(Norm::absolute, *event, y, plain);
     for (const Cover& cover : covers)
       for (const Block& block : cover) sum.range("S", units.contract.state, block.state);
+    partial_ranges(sum);
     sum.rounded("S", units.carry, absolute, square);
     sum.arithmetic(plain);
     return finish_output(form, sum, o);
+  }
+
+  // Whatever is added up on the way, by sizes: k k^T, phi S, k v^T, q S and its part of the output.
+  void partial_ranges(ErrorSum& sum) const {
+    double state = 0, phi = 1, injected = 0, query = 1, level = 1;
+    for (const Cover& cover : covers)
+      for (const Block& block : cover) state = std::max(state, block.state.cwiseAbs().maxCoeff());
+    for (Index t = 0; t < n; ++t) {
+      const double key = k.row(t).cwiseAbs().maxCoeff(), most_beta = std::max(1.0, std::abs(beta(t)));
+      if (delta) phi = std::max(phi, 1 + key * key * most_beta);
+      injected = std::max(injected, key * v.row(t).cwiseAbs().maxCoeff() * most_beta);
+      query = std::max(query, q.row(t).cwiseAbs().sum());
+    }
+    if (levels)
+      level = std::max(1.0, to_array(head.level_scales).cwiseAbs().maxCoeff()) * static_cast<double>(n + 1);
+    const double moved = std::max(phi, static_cast<double>(d) * phi * state + injected);
+    sum.range("partial sums", units.contract.accumulate, level * query * phi * moved);
   }
 
   const FormError& form;
@@ -202,7 +225,7 @@ class Recurrent {
   }
   // The value of row t and the arithmetic of reading it.
   void read(Index t) {
-    const double u = units.step, dot = units.gamma_step(d);
+    const double u = units.step, dot = units.gamma_step(d) + units.query * (1 + units.gamma_step(d));
     if (!levels) {
       const Array& state = covers[static_cast<std::size_t>(t) + 1][0].state;
       o.row(t) = q.row(t) * state;
@@ -216,6 +239,7 @@ class Recurrent {
     const double gate = std::abs(step_gate(t)), along = beta(t) * product,
                  own = weight(t, head.initial.position + t) * along;
     Array y_error = (gate_error_of(t) + (gate == 1 ? 0 : u)) * y.cwiseAbs();
+    y_error += units.query * gate * (q_t.cwiseAbs() + std::abs(beta(t)) * size * k_t.cwiseAbs());
     if (delta)
       y_error += gate * ((dot * std::abs(beta(t)) * size + 2 * u * std::abs(along)) * k_t.cwiseAbs() +
                          u * (q_t - along * k_t).cwiseAbs());
@@ -296,8 +320,8 @@ class Scan {
     }
     return result;
   }
-  // The blocks of both parts that were carried (those of single tokens were not) and may come through as they
-  // are: the later part's always, the earlier one's where its gates are 1 without an exponential.
+  // The blocks of both parts that were carried (those of single tokens were not) and come through as they
+  // are: the later part's always, the earlier one's where the later transition keeps them.
   Cover carried_before(const Segment& a, const Segment& b) const {
     Cover before;
     if (!r_.levels) return before;
@@ -305,7 +329,7 @@ class Scan {
       before.insert(before.end(), part.blocks.begin(), part.blocks.end());
     };
     if (b.last - b.first > 1) take(b);
-    if (!r_.gates.log_gate && (a.last - a.first > 1 || a.carried)) take(a);
+    if (r_.keeps(b.phi) && (a.last - a.first > 1 || a.carried)) take(a);
     return before;
   }
   Segment up(Index first, Index size) {
@@ -375,7 +399,7 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
     }
     r.merging_events(t + 1, first, r.n, after, added);
     r.carry_events(t + 1, first, r.n, after,
-                   r.levels && t > 0 && !r.gates.log_gate ? r.covers[static_cast<std::size_t>(t)] : Cover{});
+                   r.levels && t > 0 && r.keeps(phi) ? r.covers[static_cast<std::size_t>(t)] : Cover{});
   }
   return r.finish();
 }

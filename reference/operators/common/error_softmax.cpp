@@ -1,5 +1,5 @@
 // Error model of softmax attention, online: with p the weights of row t and F the number of rescalings,
-//   D = sum_s p_s |v_s - o| eps_s + gamma_{t+2+F} (sum_s p_s |v_s| + |o|) + u_state sum_s |A_s| + u |o|
+//   D = u_P sum_s p_s |v_s| + sum_s p_s |v_s - o| eps_s + gamma_{t+2+F} (sum_s p_s |v_s| + |o|) + u_state sum_s |A_s| + u |o|
 // eps_s the relative error of exp(score_s - shift): gamma_d |q||k| + u |score - shift| + c_exp u, and for
 // each later rescaling u |move| + c_exp u; A_s the partial sum after token s in units of the final
 // denominator (carried). The shift is the kernel's own number: numerator and denominator share it, so its
@@ -13,7 +13,9 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
   const Array q = to_array(form.head.q), k = to_array(form.head.k), v = to_array(form.head.v);
   const Index n = q.rows(), columns = v.cols();
   ErrorSum sum(units, n, columns);
-  Array o = Array::Zero(n, columns), arithmetic = o, carried = o, carried_square = o;
+  Array o = Array::Zero(n, columns), arithmetic = o, carried = o, carried_square = o, rounded = o,
+        rounded_square = o;
+  const double score = units.gamma_step(q.cols()) + 2 * units.input + units.query;
   const double exponential =
       2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() + units.step;
   for (Index t = 0; t < n; ++t) {
@@ -33,11 +35,13 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
         move_cost[at] = units.step * (scores(s) - maximum) + exponential;
         maximum = scores(s), ++moves;
       }
-      relative[at] =
-          units.gamma_step(q.cols()) * sizes(s) + units.step * std::abs(scores(s) - maximum) + exponential;
+      relative[at] = score * sizes(s) + units.step * std::abs(scores(s) - maximum) + exponential;
       partial += weights(s) / total * v.row(s);
       carried.row(t) += partial.cwiseAbs();
       carried_square.row(t) += partial.cwiseAbs2();
+      const Array weighed = weights(s) / total * v.row(s);
+      rounded.row(t) += weighed.cwiseAbs();
+      rounded_square.row(t) += weighed.cwiseAbs2();
     }
     double later = 0;
     for (Index s = t; s >= 0; --s) {
@@ -51,6 +55,15 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
     const Array magnitude = weights.transpose() * v.topRows(t + 1).cwiseAbs() / total;
     arithmetic.row(t) += mean * (magnitude + o.row(t).cwiseAbs()) + units.step * o.row(t).cwiseAbs();
   }
+  if (n > 0) {
+    const double most = static_cast<double>(n) * std::max(1.0, v.cwiseAbs().maxCoeff());
+    sum.range("scores", units.contract.accumulate,
+              static_cast<double>(q.cols()) * q.cwiseAbs().maxCoeff() * k.cwiseAbs().maxCoeff());
+    sum.range("sum", units.contract.accumulate, most);
+    sum.range("sum", units.contract.state, most);
+  }
+  sum.rounded("weights", units.operand + units.input, rounded,
+              rounded_square);  // P as a product reads it, and V
   sum.rounded("sum", units.carry, carried, carried_square);
   sum.arithmetic(arithmetic);
   return finish_output(form, sum, o);

@@ -27,7 +27,7 @@ double gamma_of(double u, Index terms) {
 
 }  // namespace
 
-Units::Units(const Contract& c) : contract(c) {
+Units::Units(const Contract& c, bool scaled) : contract(c) {
   const Format scalar = c.accumulate.precision > fp32.precision ? fp64 : fp32;  // what registers hold
   Format format = scalar;
   operand = store(format, c.intermediate);
@@ -41,6 +41,12 @@ Units::Units(const Contract& c) : contract(c) {
   format = c.input;
   input = store(format, c.product);
   step = c.accumulate.unit_roundoff();
+  if (scaled) {
+    query = 2 * step / (1 - 2 * step);  // the scale in `accumulate`, and the product with it
+    format = scalar;
+    const double stored = store(format, c.product);
+    input = std::max(input, stored) + query * (1 + stored);
+  }
   sum = c.truncates ? 2 * step : step;
   eta = c.accumulate.smallest_subnormal();
 }
@@ -66,11 +72,12 @@ double log_gate(const Gates<double>& gates, Index t) {
   return (*gates.log_gate)[static_cast<std::size_t>(t)];
 }
 
-// Prefix sums of the gates of tokens from .. last-1; a gate of -infinity starts the sum anew.
+// Prefix sums of the sizes of the gates of tokens from .. last-1. A gate of -infinity is left out: a kernel may carry its
+// sum across it, or start anew, which costs less.
 std::vector<double> prefix_sums(const Gates<double>& gates, Index from, Index last) {
   std::vector<double> sums{0};
   for (Index t = from; t < last; ++t)
-    sums.push_back(std::isinf(log_gate(gates, t)) ? 0 : sums.back() + std::abs(log_gate(gates, t)));
+    sums.push_back(sums.back() + (std::isinf(log_gate(gates, t)) ? 0 : std::abs(log_gate(gates, t))));
   return sums;
 }
 
@@ -147,10 +154,12 @@ void ErrorSum::undecide(const std::string& reason) {
   if (undecided_.empty()) undecided_ = reason;
 }
 
-// One exponent of room: the kernel's own value is not the exact one.
 void ErrorSum::range(const std::string& label, const Format& format, const Array& tensor) {
-  if (tensor.size() == 0) return;
-  const double largest = tensor.cwiseAbs().maxCoeff();
+  if (tensor.size() > 0) range(label, format, tensor.cwiseAbs().maxCoeff());
+}
+
+// One exponent of room: the kernel's own value is not the exact one.
+void ErrorSum::range(const std::string& label, const Format& format, double largest) {
   if (!(largest <= format.max_finite() / 2))
     undecide(fmt::format("range: {} reaches {:.3g} in {}", label, largest, format.name));
 }

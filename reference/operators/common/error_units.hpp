@@ -33,12 +33,14 @@ inline Array size_of(Norm p, const Array& x) {
 inline double size_of(Norm p, double x) { return p == Norm::absolute ? std::abs(x) : x * x; }
 
 struct Units {
-  explicit Units(const Contract& contract);
+  // scaled: every q has been multiplied by a scale, in `accumulate`.
+  explicit Units(const Contract& contract, bool scaled = false);
   double operand = 0;        // a computed tensor that operand() stores and a product reads
   double carried_state = 0;  // the same for a state that carry() has rounded
   double carry = 0;          // a state at carry()
   double output = 0;
-  double input = 0;  // an input that a product reads
+  double query = 0;  // a scaled query, before a product reads it
+  double input = 0;  // an input that a product reads; that of scaled queries is charged to all inputs
   double step = 0;   // one elementwise operation in `accumulate`
   double sum = 0;    // one addition of a product's accumulator
   double eta = 0;    // underflow of one operation in `accumulate`
@@ -67,6 +69,7 @@ class ErrorSum {
   void undecide(const std::string& reason);
   // Notes that a tensor is stored in `format`: undecided when it may overflow.
   void range(const std::string& label, const Format& format, const Array& tensor);
+  void range(const std::string& label, const Format& format, double largest);
   void gates(const Array& relative_error);
   ErrorModel finish() const;
   const Units& units() const { return units_; }
