@@ -1,18 +1,13 @@
 // The published claims about AHLA (arXiv 2510.27258 section 6), and the corrections.
 #include "proofs/printed/ahla.hpp"
 
-#include "proofs/ledger.hpp"
-#include "proofs/segments.hpp"
+#include "proofs/claims/monoid_claims.hpp"
 
 namespace attest {
 namespace {
 using namespace printed;
 using Printed = AhlaMonoid<AhlaRule::printed>;
 using Corrected = AhlaMonoid<AhlaRule::corrected>;
-
-std::shared_ptr<const Statement> also(Statement statement) {
-  return std::make_shared<const Statement>(std::move(statement));
-}
 
 const auto serial = [](const auto& in) { return ahla_stream(in); };
 const auto masked = [](const auto& in) { return ahla_masked(in); };
@@ -24,25 +19,6 @@ template <AhlaRule rule>
 auto fold_of() {
   return []<class S>(const Head<S>& in) { return ahla_left_fold<AhlaMonoid<rule>>(in); };
 }
-template <class M>
-Statement associative(const std::string& text, bool decayed) {
-  return state(
-      text, all_shapes(), plain_fields(decayed),
-      []<class S>(const Shape& shape, const Inputs<S>& in) { return associativity<M, S>(shape, in); });
-}
-template <class M>
-Statement has_identity(const std::string& text, bool decayed) {
-  return state(
-      text, all_shapes(), plain_fields(decayed),
-      []<class S>(const Shape& shape, const Inputs<S>& in) { return identity_law<M, S>(shape, in); });
-}
-template <class M>
-struct RightTwice : M {
-  template <class T>
-  static T combine(const T& a, const T& b) {
-    return M::combine(M::combine(a, b), b);
-  }
-};
 template <class M>
 struct DirtyIdentity : M {
   template <class S>

@@ -5,9 +5,8 @@
 //   ahla   P^ <- rho P^ + rho R_B^T E^, E^ <- rho E^
 //   hla3   S^ <- rho S^ + F^ (R_B + X_B P_A)^T, P^ <- rho P^ + (U_B + S_A X_B)^T F^, F^ <- rho^3 F^, A the prefix
 // Read-outs and single tokens are differentiated locally; the result is compared with the tape of the serial stream.
-#include "proofs/ledger.hpp"
+#include "proofs/claims/monoid_claims.hpp"
 #include "proofs/printed/hla2.hpp"
-#include "proofs/segments.hpp"
 #include "reference/numeric/autodiff.hpp"
 #include "reference/operators/ahla.hpp"
 #include "reference/operators/hla2.hpp"
@@ -270,10 +269,6 @@ Statement backward(const std::string& text, bool decayed) {
     return all;
   });
 }
-std::shared_ptr<const Statement> also(Statement statement) {
-  return std::make_shared<const Statement>(std::move(statement));
-}
-
 }  // namespace
 
 void append_backward_claims(std::vector<Claim>& list) {

@@ -1,16 +1,11 @@
 // The published claims about second-order HLA (arXiv 2510.27258 sections 3 to 5), and the corrections.
 #include "proofs/printed/hla2.hpp"
 
-#include "proofs/ledger.hpp"
-#include "proofs/segments.hpp"
+#include "proofs/claims/monoid_claims.hpp"
 
 namespace attest {
 namespace {
 using namespace printed;
-
-std::shared_ptr<const Statement> also(Statement statement) {
-  return std::make_shared<const Statement>(std::move(statement));
-}
 
 const auto printed_stream = [](const auto& in) { return hla2_stream(in); };
 const auto corrected_stream = [](const auto& in) { return hla2_stream_corrected(in); };
@@ -43,26 +38,6 @@ auto fold_of() {
   return []<class S>(const Head<S>& in) { return hla2_left_fold<Hla2Monoid<rule>>(in); };
 }
 
-template <class M>
-Statement associative(const std::string& text, bool decayed) {
-  return state(
-      text, all_shapes(), plain_fields(decayed),
-      []<class S>(const Shape& shape, const Inputs<S>& in) { return associativity<M, S>(shape, in); });
-}
-template <class M>
-Statement has_identity(const std::string& text, bool decayed) {
-  return state(
-      text, all_shapes(), plain_fields(decayed),
-      []<class S>(const Shape& shape, const Inputs<S>& in) { return identity_law<M, S>(shape, in); });
-}
-// Broken twin: every combination swaps the two runs.
-template <class M>
-struct Reversed : M {
-  template <class T>
-  static T combine(const T& a, const T& b) {
-    return M::combine(M::combine(b, a), b);
-  }
-};
 template <class M>
 struct TokenAsIdentity : M {
   template <class S>

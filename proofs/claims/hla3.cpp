@@ -1,19 +1,14 @@
 // The published claims about third-order HLA (arXiv 2510.27258 section 7), and the corrections.
 #include "proofs/printed/hla3.hpp"
 
-#include "proofs/ledger.hpp"
+#include "proofs/claims/monoid_claims.hpp"
 #include "proofs/rank.hpp"
-#include "proofs/segments.hpp"
 
 namespace attest {
 namespace {
 using namespace printed;
 using Printed = Hla3Monoid<Hla3Rule::printed>;
 using Corrected = Hla3Monoid<Hla3Rule::corrected>;
-
-std::shared_ptr<const Statement> also(Statement statement) {
-  return std::make_shared<const Statement>(std::move(statement));
-}
 
 const auto printed_stream = [](const auto& in) { return hla3_stream(in); };
 const auto twice_stream = [](const auto& in) { return hla3_stream(in, true); };
@@ -26,13 +21,6 @@ template <Hla3Rule rule>
 auto scan_of() {
   return []<class S>(const Head<S>& in) { return hla3_scan<Hla3Monoid<rule>>(in); };
 }
-template <class M>
-struct RightTwice : M {
-  template <class T>
-  static T combine(const T& a, const T& b) {
-    return M::combine(M::combine(a, b), b);
-  }
-};
 template <class M>
 struct DirtyIdentity : M {
   template <class S>
@@ -55,7 +43,7 @@ void compare(Comparisons<S>& list, const std::string& what, const Hla3Segment<S>
       each("eta", a.eta, b.eta);
 }
 template <class M>
-Statement associative(const std::string& text, bool decayed) {
+Statement hla3_associative(const std::string& text, bool decayed) {
   return state(
       text, all_shapes(), plain_fields(decayed), []<class S>(const Shape& shape, const Inputs<S>& inputs) {
         const Head<S> in = inputs.head(shape);
@@ -86,7 +74,7 @@ Statement associative(const std::string& text, bool decayed) {
       });
 }
 template <class M>
-Statement has_identity(const std::string& text) {
+Statement hla3_has_identity(const std::string& text) {
   return state(text, all_shapes(), plain_fields(false),
                []<class S>(const Shape& shape, const Inputs<S>& inputs) {
                  const Head<S> in = inputs.head(shape);
@@ -200,16 +188,16 @@ void append_hla3_claims(std::vector<Claim>& list) {
                         [](const auto& in) { return hla3_recurrence(in, true); }, printed_stream)}}});
   list.push_back({"hla3.thm7.2.associative",
                   thm72,
-                  associative<Printed>("undecayed (x)_3 is associative", false),
+                  hla3_associative<Printed>("undecayed (x)_3 is associative", false),
                   nullptr,
                   nullptr,
-                  {{"right part taken twice", associative<RightTwice<Printed>>("", false)}}});
+                  {{"right part taken twice", hla3_associative<RightTwice<Printed>>("", false)}}});
   list.push_back({"hla3.thm7.2.identity",
                   thm72,
-                  has_identity<Printed>("the zero segment is the identity of (x)_3"),
+                  hla3_has_identity<Printed>("the zero segment is the identity of (x)_3"),
                   nullptr,
                   nullptr,
-                  {{"R not zero", has_identity<DirtyIdentity<Printed>>("")}}});
+                  {{"R not zero", hla3_has_identity<DirtyIdentity<Printed>>("")}}});
   list.push_back({"hla3.thm7.2.scan",
                   thm72,
                   rows_agree("scan of (x)_3 = printed recurrence, without decay", false,
@@ -233,16 +221,17 @@ void append_hla3_claims(std::vector<Claim>& list) {
                        "attained once, over all i, u, j <= t",
                        true, "stream against sum", printed_stream, printed_weight)),
        {{"the masked operator", rows_agree("", true, "stream against sum", twice_stream, masked)}}});
-  list.push_back(
-      {"hla3.alg3.decay.associative",
-       alg3,
-       associative<Printed>("decayed (x)_3, every moment and map of A scaled by rho_B, is associative", true),
-       also(associative<Corrected>("with R, U, M <- rho_B^3 A + rho_A B (gamma once per token) and F_AB = "
-                                   "rho_B^3 F_A + F_B + S^K_A R_B + "
-                                   "M_B[S^Q_A] + U_B P_A it is",
-                                   true)),
-       nullptr,
-       {{"right part taken twice", associative<RightTwice<Printed>>("", true)}}});
+  list.push_back({"hla3.alg3.decay.associative",
+                  alg3,
+                  hla3_associative<Printed>(
+                      "decayed (x)_3, every moment and map of A scaled by rho_B, is associative", true),
+                  also(hla3_associative<Corrected>(
+                      "with R, U, M <- rho_B^3 A + rho_A B (gamma once per token) and F_AB = "
+                      "rho_B^3 F_A + F_B + S^K_A R_B + "
+                      "M_B[S^Q_A] + U_B P_A it is",
+                      true)),
+                  nullptr,
+                  {{"right part taken twice", hla3_associative<RightTwice<Printed>>("", true)}}});
   list.push_back(
       {"hla3.alg3.decay.scan",
        alg3,
