@@ -125,6 +125,10 @@ bool given(const std::vector<std::string>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+constexpr const char* drawn_with_unit_keys =
+    "unit_keys=false: the delta rules are drawn with unit keys, without which their state grows beyond "
+    "bounds";
+
 // Keys that would change nothing are refused.
 void refuse_without_effect(const std::string& shape, const std::vector<std::string>& keys, const Case& c,
                            const std::vector<const Declaration*>& declarations) {
@@ -137,9 +141,7 @@ void refuse_without_effect(const std::string& shape, const std::vector<std::stri
                    ": none of the chosen operators draws gates, beta, level scales or decay");
   if (given(keys, "unit_keys") && !c.unit_keys &&
       !none([](const Declaration* d) { return needs_unit_keys(*d); }))
-    throw BadInput(where +
-                   "unit_keys=false: the delta rules are drawn with unit keys, without which their state "
-                   "grows beyond bounds");
+    throw BadInput(where + drawn_with_unit_keys);
 }
 
 void add_shape(const std::string& shape, std::optional<std::uint64_t> seed, std::uint64_t fresh,
@@ -185,6 +187,8 @@ void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
                                in_quotes(arguments.kernel), in_quotes(arguments.op), source.input.op,
                                source.input.variant));
   if (source.input.drawn()) {
+    if (line.find("unit_keys=false") != std::string::npos && needs_unit_keys(op.declaration()))
+      throw BadInput("--case " + in_quotes(line) + ": " + drawn_with_unit_keys);
     plan.seeds.insert(source.input.seed);
   } else {
     verify_checksum(source.input);
@@ -301,25 +305,47 @@ class Journal {
   }
 
  private:
-  // One line for the cases of one kernel since the last line: the worst verdict, error over bound at each T, the reason.
-  void print_line() {
-    if (first_of_line_ == records_.cases.size()) return;
-    const CaseRecord* worst = &records_.cases[first_of_line_];
-    std::string lengths;
-    for (std::size_t i = first_of_line_; i < records_.cases.size(); ++i) {
-      const CaseRecord& record = records_.cases[i];
-      if (severity(record.verdict) > severity(worst->verdict)) worst = &record;
-      const auto error = record.error.find("o");
-      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0),
-                             error == record.error.end() ? "-" : digits(error->second.ratio.max));
-    }
-    first_of_line_ = records_.cases.size();
-    const auto error = worst->error.find("o");
-    const std::string power = error == worst->error.end() ? "" : "power " + percent(error->second.power);
-    std::string line = fmt::format("{:<9}  {:<43}  {} {:<11}  {}", verdict_words(worst->verdict),
-                                   worst->kernel.name, lengths, power, worst->reason);
+  static void print_columns(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     std::cout << line << '\n';
+  }
+  static constexpr const char* columns = "{:<9}  {:<43}  {:<34}  {:>7}  {:>8}  {:>8}  {}";
+
+  void print_header() const {
+    std::cout << "error/bound: of each T, above 1 is a failure. Worst over these T: power, the share of the "
+                 "elements "
+                 "whose bound is below\n|o|/4 (below 50 % nothing is claimed); ulps of the output format; "
+                 "relative L2 "
+                 "error of o, of the worst sequence and head\n";
+    print_columns(fmt::format(columns, "verdict", "kernel", "error/bound", "power", "ulps", "L2", "reason"));
+  }
+
+  // One line for the cases of one kernel since the last line: the worst verdict and its reason, error over bound at
+  // each T, the least power and the largest errors.
+  void print_line() {
+    if (first_of_line_ == records_.cases.size()) return;
+    if (first_of_line_ == 0) print_header();
+    const CaseRecord* worst = &records_.cases[first_of_line_];
+    std::string lengths;
+    std::optional<double> power, ulps, norm;
+    for (std::size_t i = first_of_line_; i < records_.cases.size(); ++i) {
+      const CaseRecord& record = records_.cases[i];
+      const bool longer = record.verdict == Verdict::undecided && worst->verdict == Verdict::undecided;
+      if (longer || severity(record.verdict) > severity(worst->verdict)) worst = &record;
+      const auto* tensor = measured_tensor(record);
+      const bool bounded = tensor && tensor->second.bounded;
+      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0),
+                             bounded ? digits(tensor->second.ratio.max) : "-");
+      for (const auto& [name, error] : record.error) {
+        if (error.bounded) power = std::min(power.value_or(1), error.power);
+        if (!ulps || worse_number(error.ulp.max, *ulps)) ulps = error.ulp.max;
+        if (error.norm && (!norm || worse_number(*error.norm, *norm))) norm = error.norm;
+      }
+    }
+    first_of_line_ = records_.cases.size();
+    const auto shown = [](const std::optional<double>& value) { return value ? digits(*value) : "-"; };
+    print_columns(fmt::format(columns, verdict_words(worst->verdict), worst->kernel.name, lengths,
+                              power ? percent(*power) : "-", shown(ulps), shown(norm), worst->reason));
     if (severity(worst->verdict) >= severity(Verdict::suspect))
       std::cout << "           replay: " << replay_of(*worst) << '\n';
   }
@@ -341,6 +367,10 @@ class Journal {
     };
     for (const std::string& title : order) row(title, by_operator.at(title));
     row("all", counts_);
+    for (const UndecidedReason& reason : undecided_reasons(records_))
+      std::cout << fmt::format("undecided, {}: {} case{} of {} kernel{}\n", printable(reason.kind, 200),
+                               reason.cases, reason.cases == 1 ? "" : "s", reason.kernels,
+                               reason.kernels == 1 ? "" : "s");
     if (!seeds_.empty()) std::cout << fmt::format("seed {}\n", fmt::join(seeds_, ", "));
   }
 
@@ -350,8 +380,12 @@ class Journal {
       nlohmann::json entry{
           {"kernel", record.kernel.name}, {"case", record.case_line}, {"verdict", to_string(record.verdict)}};
       if (!record.reason.empty()) entry["reason"] = record.reason;
-      if (record.error.contains("o"))
-        entry["ratio"] = record.error.at("o").ratio.max, entry["power"] = record.error.at("o").power;
+      if (const auto error = record.error.find("o"); error != record.error.end()) {
+        if (error->second.bounded)
+          entry["ratio"] = error->second.ratio.max, entry["power"] = error->second.power;
+        entry["ulps"] = error->second.ulp.max;
+        if (error->second.norm) entry["relative_l2"] = *error->second.norm;
+      }
       if (!record.checks.empty()) entry["replay"] = record.checks[0].replay;
       kernels.push_back(entry);
     }
@@ -375,6 +409,8 @@ class Journal {
 Plan plan_of(const Arguments& arguments) {
   if (arguments.unit_keys && arguments.inputs.empty())
     throw BadInput("--unit-keys: has an effect on --input alone, expected --input FILE");
+  if (arguments.whole && !arguments.cases.empty() && arguments.inputs.empty() && arguments.shapes.empty())
+    throw BadInput("--whole: a case is checked at its own T alone, expected --input or --shape beside it");
   Plan plan;
   for (const std::string& path : arguments.inputs) add_file(path, arguments, plan);
   for (const std::string& line : arguments.cases) add_case(line, arguments, plan);
@@ -431,9 +467,10 @@ void add_check(CLI::App& app, int& exit_code) {
                       "glob of kernel names, such as cpu.hla2.*; all by default");
   command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
   command
-      ->add_option(
-          "--input", arguments->inputs,
-          "safetensors file as of attest reference; its first T/4, T/2 and T tokens are checked. Repeatable")
+      ->add_option("--input", arguments->inputs,
+                   "safetensors file as of attest reference; its first T/4, T/2 and T tokens are checked "
+                   "(packed sequences at T "
+                   "alone). Repeatable")
       ->allow_extra_args(false);
   command->add_option("--case", arguments->cases, "a case line, as reports print it. Repeatable")
       ->allow_extra_args(false);
@@ -441,22 +478,27 @@ void add_check(CLI::App& app, int& exit_code) {
       ->add_option("--shape", arguments->shapes,
                    "drawn inputs: T=256,d=32,dv=32,H=2 and other keys of a case line (variant, B, Hk, "
                    "recipe, gates, decay, seed ...), with commas or spaces between them; T/4, T/2 and T "
-                   "tokens are checked. Repeatable; without any input T=128,d=32,dv=32,H=2")
+                   "tokens are checked (packed sequences at T alone). Repeatable; without any input "
+                   "T=128,d=32,dv=32,H=2")
       ->allow_extra_args(false);
   command->add_flag("--unit-keys", arguments->unit_keys,
                     "with --input: q and k of the delta rules divided by their l2 norm, without which their "
                     "state grows beyond bounds (drawn ones always are)");
-  command->add_flag("--whole", arguments->whole, "T tokens only, not T/4 and T/2");
+  command->add_flag("--whole", arguments->whole, "T tokens only, not T/4 and T/2; of --input and --shape");
   add_seed(command, arguments->seed, "of --shape; drawn and printed when not given");
   add_path(command, "--output", arguments->output,
            "folder for records.jsonl and index.html, made if it is not there");
   add_path(command, "--json", arguments->json, "also write the verdicts to this file");
   add_threads(command, arguments->threads);
-  command->footer(std::string(exit_codes) +
-                  "Kernels that could not run are listed as NOT RUN and count neither way.\n"
-                  "attest list --kernels and attest list --recipes say what there is.\n"
-                  "Example: attest check --kernel 'cpu.hla2.*' --shape T=256,d=32,dv=32,H=2 --seed 1 "
-                  "--output /tmp/report");
+  command->footer(
+      std::string(exit_codes) +
+      "Kernels that could not run are listed as NOT RUN and count neither way.\n"
+      "Inputs are rounded to the input format of a kernel's contract before both the kernel and the "
+      "oracle see them, so that\nrounding them is no error of the kernel (attest reference rounds "
+      "nothing). A file's packed sequences are checked whole.\n"
+      "attest list --kernels and attest list --recipes say what there is.\n"
+      "Example: attest check --kernel 'cpu.hla2.*' --shape T=256,d=32,dv=32,H=2 --seed 1 "
+      "--output /tmp/report");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);
     exit_code = run_check(*arguments);

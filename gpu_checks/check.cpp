@@ -113,6 +113,48 @@ Quantiles quantiles_of(std::vector<double> values) {
   return {at(0.5), at(0.99), values.back()};
 }
 
+// Errors in units in the last place, as judge() counts them: for cases that have no bound.
+Quantiles ulps_of(const Matrix<double>& got, const Expected& expected, const Format& output) {
+  std::vector<double> ulps;
+  for (Index i = 0; i < got.size(); ++i) {
+    const double high = expected.high.data()[i];
+    if (!std::isfinite(high)) continue;
+    const double error = std::abs((got.data()[i] - high) - expected.low.data()[i]);
+    const double ratio = error == 0 ? 0 : error / (output.unit_roundoff() * std::abs(high));
+    ulps.push_back(std::isnan(ratio) ? INFINITY : ratio);
+  }
+  return quantiles_of(std::move(ulps));
+}
+
+// |got - expected| / |expected| in the l2 norm of one sequence and head, the largest of them. Squares of what is divided
+// by the largest entry cannot overflow.
+std::optional<double> relative_norm(const Matrix<double>& got, const Expected& expected, const Rows& rows) {
+  std::optional<double> worst;
+  for (std::size_t s = 0; s < rows.list().size(); ++s) {
+    const Index first = rows.first(s) * got.cols();
+    const Index last = first + (rows.list()[s].last - rows.list()[s].first) * got.cols();
+    std::vector<double> errors, values;
+    for (Index i = first; i < last; ++i) {
+      const double high = expected.high.data()[i];
+      if (!std::isfinite(high)) continue;
+      const double error = std::abs((got.data()[i] - high) - expected.low.data()[i]);
+      errors.push_back(std::isnan(error) ? INFINITY : error), values.push_back(std::abs(high));
+    }
+    if (errors.empty()) continue;
+    const auto scaled = [](const std::vector<double>& all, double scale) {
+      double sum = 0;
+      for (const double x : all) sum += (x / scale) * (x / scale);
+      return std::sqrt(sum);
+    };
+    const double error = *std::max_element(errors.begin(), errors.end());
+    const double value = *std::max_element(values.begin(), values.end());
+    double norm = 0;
+    if (error > 0) norm = value == 0 || std::isinf(error) ? INFINITY : error / value * (scaled(errors, error) / scaled(values, value));
+    worst = std::max(worst.value_or(0), norm);
+  }
+  return worst;
+}
+
 // "3..17", "4", "all", or the single values of a short list.
 std::string in_words(const std::set<Index>& values, Index count) {
   if (values.empty()) return "";
@@ -194,6 +236,23 @@ std::optional<Kernel> plain_kernel(const Operator& op, const Problem& problem, c
   return cpu_kernel(op, how, "plain", contract);
 }
 
+constexpr const char* raw_keys =
+    "; the keys are no unit vectors, so that the state may grow with every token: --unit-keys divides q and k by their "
+    "l2 norm";
+
+// Whether a delta rule reads a key that is clearly longer than a unit vector, beyond what rounding one can make of it.
+bool long_keys(const Problem& problem, const Declaration& declaration) {
+  const Tensor* keys = problem.field("k");
+  if (!needs_unit_keys(declaration) || !keys) return false;
+  const auto width = static_cast<std::size_t>(problem.key_dim);
+  for (std::size_t row = 0; width > 0 && row + width <= keys->data.size(); row += width) {
+    double squares = 0;
+    for (std::size_t c = row; c < row + width; ++c) squares += keys->data[c] * keys->data[c];
+    if (squares > 1.25) return true;
+  }
+  return false;
+}
+
 // The oracle for everybody who sees the same rounded inputs, of the longest length: by certified double-double sums
 // where they exist, and by intervals as soon as somebody's bound asks for a smaller radius.
 class SharedOracle {
@@ -267,8 +326,13 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   result.judgement = judge(got, expected, model, kernel.contract, how);
   if (result.judgement.radius_over_bound > largest_radius_over_bound && oracle.sharpen())
     return judge_kernel(kernel, op, input, oracle, tokens, plain);
-  describe({got, expected.high, expected.low, model}, rows, problem, kernel.how, result);
-  result.stages = mean_shares(model);
+  result.bounded = !model.undecided;
+  result.norm = relative_norm(got, expected, rows);
+  if (result.bounded)
+    describe({got, expected.high, expected.low, model}, rows, problem, kernel.how, result),
+        result.stages = mean_shares(model);
+  else
+    result.judgement.grade.ulp = ulps_of(got, expected, kernel.contract.output);
   std::vector<double> cancellation;
   for (Index i = 0; i < got.size(); ++i)
     if (const double value = std::abs(expected.high.data()[i]); value > 0 && std::isfinite(value))
@@ -281,7 +345,9 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
       if (const KernelResult plainly = evaluation->run(problem); plainly.status == KernelStatus::ok)
         plain_o = rows.gather(plainly.outputs.at("o").data, tokens);
   if (plain_o.size() > 0) result.plain = judge(plain_o, expected, model, kernel.contract, how).grade;
-  return finish(result.judgement.verdict, result.judgement.reason);
+  if (result.plain && !result.bounded) result.plain->ulp = ulps_of(plain_o, expected, kernel.contract.output);
+  const bool raw = result.judgement.verdict == Verdict::undecided && long_keys(problem, op.declaration());
+  return finish(result.judgement.verdict, result.judgement.reason + (raw ? raw_keys : ""));
 }
 
 Format format_of(Dtype dtype) {

@@ -38,19 +38,22 @@ CaseRecord to_record(const Checked& checked, const std::string& program) {
   record.verdict = checked.verdict, record.reason = checked.reason;
   record.tokens = checked.tokens;
   if (!checked.oracle_method.empty())
-    record.oracle = Oracle{checked.oracle_method, checked.oracle_bits, checked.judgement.radius_over_bound};
+    record.oracle =
+        Oracle{checked.oracle_method, checked.oracle_bits,
+               checked.bounded ? std::optional(checked.judgement.radius_over_bound) : std::nullopt};
   record.time = Times{checked.kernel_ns, checked.oracle_ns, checked.total_ns};
   if (checked.verdict == Verdict::not_run) return record;
   record.checks = {value_check(checked, replay)};
-  if (checked.judgement.compared == 0) return record;
+  if (!checked.norm) return record;  // no finite value to compare with
   const Grade& grade = checked.judgement.grade;
   TensorError& error = record.error["o"];
   error.ratio = grade.ratio, error.ulp = grade.ulp, error.power = grade.power;
+  error.norm = checked.norm, error.bounded = checked.bounded;
   for (const PositionError& p : checked.positions)
     record.curve.push_back({"o", p.position, p.ratio, p.error, p.bound});
   record.magnitude = checked.magnitude;
   for (const CheckedElement& element : checked.worst) record.worst.push_back(to_record(element, replay));
-  if (checked.plain) record.plain["o"] = {checked.plain->ratio, checked.plain->ulp};
+  if (checked.plain) record.plain["o"] = {checked.plain->ratio, checked.plain->ulp, checked.bounded};
   record.stages = checked.stages;
   if (checked.whereabouts)
     record.locate = Locate{checked.whereabouts->tokens, checked.whereabouts->chunk_position,

@@ -71,7 +71,7 @@ void compare_case(CaseChange& change) {
   const double factor = drift_factor(after.tokens.value_or(1));
   for (const auto& [tensor, error] : after.error) {
     const auto earlier = before.error.find(tensor);
-    if (earlier == before.error.end()) continue;
+    if (earlier == before.error.end() || !error.bounded || !earlier->second.bounded) continue;
     compare_quantile(change, tensor + " error/bound p50", earlier->second.ratio.p50, error.ratio.p50, factor);
     compare_quantile(change, tensor + " error/bound p99", earlier->second.ratio.p99, error.ratio.p99, factor);
   }

@@ -12,10 +12,11 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-const Row header{"kernel",    "operator",  "variant",  "form",       "contract", "verdict",   "reason",
-                 "case",      "tokens",    "compared", "violations", "tensor",   "ratio_p50", "ratio_p99",
-                 "ratio_max", "ulp_p50",   "ulp_p99",  "ulp_max",    "power",    "oracle",    "oracle_bits",
-                 "kernel_ns", "oracle_ns", "total_ns", "replay"};
+const Row header{"kernel",      "operator",  "variant",   "form",        "contract",   "verdict",
+                 "reason",      "case",      "tokens",    "compared",    "violations", "tensor",
+                 "ratio_p50",   "ratio_p99", "ratio_max", "ulp_p50",     "ulp_p99",    "ulp_max",
+                 "relative_l2", "power",     "oracle",    "oracle_bits", "kernel_ns",  "oracle_ns",
+                 "total_ns",    "replay"};
 
 std::string field(const std::string& text) {
   const std::string clean = clean_text(text);
@@ -40,13 +41,15 @@ Row row_of(const CaseRecord& r) {
   std::int64_t compared = 0, violations = 0;
   for (const Check& check : r.checks) compared += check.compared, violations += check.violations;
   row.insert(row.end(), {std::to_string(compared), std::to_string(violations)});
-  if (const auto* tensor = worst_tensor(r)) {
+  if (const auto* tensor = measured_tensor(r)) {
     const TensorError& e = tensor->second;
     row.push_back(tensor->first);
-    for (const double x : {e.ratio.p50, e.ratio.p99, e.ratio.max, e.ulp.p50, e.ulp.p99, e.ulp.max, e.power})
-      row.push_back(number(x));
+    for (const double x : {e.ratio.p50, e.ratio.p99, e.ratio.max}) row.push_back(e.bounded ? number(x) : "");
+    for (const double x : {e.ulp.p50, e.ulp.p99, e.ulp.max}) row.push_back(number(x));
+    row.push_back(e.norm ? number(*e.norm) : "");
+    row.push_back(e.bounded ? number(e.power) : "");
   } else {
-    row.resize(row.size() + 8);
+    row.resize(row.size() + 9);
   }
   row.push_back(r.oracle ? r.oracle->method : "");
   row.push_back(r.oracle ? std::to_string(r.oracle->bits) : "");

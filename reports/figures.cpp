@@ -28,8 +28,8 @@ constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
 const char* colour(std::size_t i) { return colours[i % colours.size()]; }
 int point(std::size_t i) { return points[i % points.size()]; }
 
-// A logarithmic axis that has a place for every number: zero (exact) lies on its lower edge, NaN and infinity
-// on its upper.
+// A logarithmic axis that shows every number that it has seen where it is; zero (exact) lies on its lower edge, NaN and
+// infinity on its upper, and the remark says so. So do numbers at which gnuplot's own range ends.
 class LogAxis {
  public:
   void see(double value) {
@@ -37,16 +37,21 @@ class LogAxis {
       (value == 0 ? exact_ : not_finite_) = true;
       return;
     }
+    if (value < smallest || value > largest) {
+      (value < smallest ? tiny_ : huge_) = true;
+      return;
+    }
     least_ = std::min(least_, value);
     most_ = std::max(most_, value);
   }
   double low() const {
-    const double from = least_ > most_ ? 0.1 : std::max(least_, most_ * 1e-9);
-    return std::pow(10, std::floor(std::log10(from) - (exact_ ? 0.5 : 0.02)));
+    const double from = least_ > most_ ? 0.1 : least_;
+    return std::pow(10, std::floor(std::log10(from) - (exact_ || tiny_ ? 0.5 : 0.02)));
   }
   double high() const {
     const double to = least_ > most_ ? 1 : most_;
-    return std::max(std::pow(10, std::ceil(std::log10(to) + (not_finite_ ? 0.5 : 0.02))), low() * 10);
+    return std::max(std::pow(10, std::ceil(std::log10(to) + (not_finite_ || huge_ ? 0.5 : 0.02))),
+                    low() * 10);
   }
   double place(double value) const {
     if (!(value <= high())) return high();
@@ -54,25 +59,28 @@ class LogAxis {
   }
   std::string range(const char* axis) const {
     // At most six labels, powers of ten written short, so that they never run into one another.
-    const int step = std::max(1, static_cast<int>(std::ceil(std::log10(high() / low()) / 5)));
-    return fmt::format("set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '1e%L'\nset {0}tics 1e{3}\n",
-                       axis, low(), high(), step);
+    const int step = std::max(1, static_cast<int>(std::ceil((std::log10(high()) - std::log10(low())) / 5)));
+    return fmt::format(
+        "set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '1e%L'\nset {0}tics 1e{3}\n", axis,
+        low(), high(), step);
   }
   std::string remark() const {
     std::string text;
-    if (exact_) text += " Exact results lie on the lower end of the axis.";
-    if (not_finite_) text += " NaN and infinite errors lie on the upper end of the axis.";
+    if (exact_) text += " Zeros (exact results) lie on the lower end of the axis.";
+    if (not_finite_) text += " NaN and infinite values lie on the upper end of the axis.";
+    if (tiny_) text += fmt::format(" Values below {} (≤) lie on the lower end of the axis.", smallest);
+    if (huge_) text += fmt::format(" Values above {} (≥) lie on the upper end of the axis.", largest);
     return text;
   }
 
  private:
+  static constexpr double smallest = 1e-300, largest = 1e300;
   double least_ = std::numeric_limits<double>::infinity(), most_ = 0;
-  bool exact_ = false, not_finite_ = false;
+  bool exact_ = false, not_finite_ = false, tiny_ = false, huge_ = false;
 };
 
 double quoted_ratio(const KernelSummary& kernel) {
-  const auto* tensor = worst_tensor(*kernel.quoted);
-  return tensor ? tensor->second.ratio.max : -1;
+  return kernel.extreme ? worst_tensor(*kernel.extreme)->second.ratio.max : -1;
 }
 
 // Indices of the kernels to draw, at most `limit`: the worst, in the order of the table.
@@ -280,7 +288,7 @@ std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels,
   std::string rows;
   for (const auto& p : curve.points) {
     axis.see(p.error_max);
-    if (p.bound_at_max > 0) axis.see(p.bound_at_max);
+    axis.see(p.bound_at_max);
   }
   for (const auto& p : curve.points)
     rows +=
@@ -335,12 +343,15 @@ std::vector<Figure> tokens_figure(std::span<const KernelSummary> kernels,
 
 // Forms side by side.
 
+bool is_bounded(const CaseRecord& record) { return worst_tensor(record) != nullptr; }
+bool has_magnitude(const CaseRecord& record) { return record.magnitude.has_value(); }
+
 // The case that most kernels of the group ran, the longest of those: forms are compared on the same numbers.
-std::string common_case(std::span<const KernelSummary> kernels) {
+std::string common_case(std::span<const KernelSummary> kernels, bool (*usable)(const CaseRecord&)) {
   std::map<std::string, std::pair<std::set<const KernelId*>, std::int64_t>> uses;
   for (const auto& kernel : kernels)
     for (const auto* record : kernel.cases) {
-      if (record->error.empty()) continue;
+      if (!usable(*record)) continue;
       auto& [users, tokens] = uses[record->case_line];
       users.insert(kernel.kernel);
       tokens = record->tokens.value_or(0);
@@ -353,9 +364,10 @@ std::string common_case(std::span<const KernelSummary> kernels) {
   return best;
 }
 
-const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_line) {
+const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_line,
+                         bool (*usable)(const CaseRecord&)) {
   for (const auto* record : kernel.cases)
-    if (record->case_line == case_line && !record->error.empty()) return record;
+    if (record->case_line == case_line && usable(*record)) return record;
   return nullptr;
 }
 
@@ -385,9 +397,9 @@ struct FormsTable {
 
 FormsTable forms_table(std::span<const KernelSummary> kernels) {
   FormsTable table;
-  const auto line = common_case(kernels);
+  const auto line = common_case(kernels, is_bounded);
   for (const auto& kernel : kernels)
-    if (const auto* record = run_of(kernel, line)) table.records.push_back(record);
+    if (const auto* record = run_of(kernel, line, is_bounded)) table.records.push_back(record);
   std::vector<std::string> forms, contracts;
   for (const auto* record : table.records) {
     forms.push_back(record->kernel.form);
@@ -474,9 +486,11 @@ std::vector<Figure> forms_figures(std::span<const KernelSummary> kernels) {
                                      : "";
   return {forms_figure(table, &Figures::ulp, "Forms side by side: error in ulps",
                        "error (ulps of the output format)",
-                       "The same case through every form and contract. Each bar runs from the median to the "
-                       "maximum, with its mark at the "
-                       "99th percentile. Ulps measure the error itself, whatever bound was granted." +
+                       "One case through every form and contract that has a bound on it (" +
+                           table.records.front()->case_line +
+                           "). Each bar runs from the median to the "
+                           "maximum, with its mark at the "
+                           "99th percentile. Ulps measure the error itself, whatever bound was granted." +
                            cost,
                        false),
           forms_figure(table, &Figures::ratio, "Forms side by side: error/bound", "error / bound",
@@ -490,7 +504,7 @@ std::vector<Figure> forms_figures(std::span<const KernelSummary> kernels) {
 
 const std::map<std::string, double>& stages_of(const KernelSummary& kernel) {
   for (const auto* record : kernel.cases)
-    if (record == kernel.quoted && !record->stages.empty()) return record->stages;
+    if (record == kernel.measured && !record->stages.empty()) return record->stages;
   for (const auto* record : kernel.cases)
     if (!record->stages.empty()) return record->stages;
   static const std::map<std::string, double> none;
@@ -541,13 +555,15 @@ std::vector<Figure> stages_figure(std::span<const KernelSummary> kernels,
       for (std::size_t s = own; s < stages.size(); ++s) rest += share_of(shares, stages[s]);
       return rest;
     });
+  const double widest = std::max(1.0, *std::max_element(reached.begin(), reached.end()));
   return {{"Share of the bound by stage",
            "Which rounding the bound is made of: the share of each stage, largest stages first. The widest "
            "part is where more precision would "
            "pay." +
                left_out(chosen.size(), count_if_drawable(kernels, has_stages)),
            plot.script(10 + 26 * static_cast<int>(chosen.size()),
-                       row_names(rows) + "set xrange [0:100]\nset xlabel 'share of the bound (%)'\n")}};
+                       row_names(rows) + "set xrange [0:" + fmt::format("{:.6g}", 100 * widest) +
+                           "]\nset xlabel 'share of the bound (%)'\n")}};
 }
 
 // Cancellation.
@@ -565,12 +581,12 @@ bool nearly(const Quantiles& a, const Quantiles& b) {
 // One row per operator on its common case, and up to two more for forms where its terms, and so M, differ by
 // more than a tenth.
 std::vector<MagnitudeRow> magnitude_rows(std::span<const KernelSummary> kernels) {
-  const auto line = common_case(kernels);
+  const auto line = common_case(kernels, has_magnitude);
   const auto title = operator_title(*kernels.front().kernel);
   std::vector<MagnitudeRow> rows;
   for (const auto& kernel : kernels) {
-    const auto* record = run_of(kernel, line);
-    if (!record || !record->magnitude) continue;
+    const auto* record = run_of(kernel, line, has_magnitude);
+    if (!record) continue;
     const auto& q = *record->magnitude;
     const auto label = title + ", " + kernel.kernel->form;
     const auto same = [&](const MagnitudeRow& r) { return r.label == label || nearly(r.magnitude, q); };
@@ -631,9 +647,10 @@ Figure glance_figure(const std::vector<std::span<const KernelSummary>>& groups) 
   for (std::size_t g = 0; g < groups.size(); ++g) {
     titles.push_back(operator_title(*groups[g].front().kernel));
     for (const auto& kernel : groups[g])
-      if (const auto* tensor = worst_tensor(*kernel.quoted)) {
-        axis.see(tensor->second.ratio.max);
-        marks[kernel.verdict].emplace_back(tensor->second.ratio.max, groups.size() - g);
+      if (kernel.extreme) {
+        const double ratio = worst_tensor(*kernel.extreme)->second.ratio.max;
+        axis.see(ratio);
+        marks[kernel.verdict].emplace_back(ratio, groups.size() - g);
       }
   }
   Plot plot;
@@ -679,14 +696,16 @@ std::vector<Figure> magnitude_figure(const std::vector<std::span<const KernelSum
   Plot plot;
   plot.add(data, "using 1:2:3:4 with xerrorbars linecolor '#0072b2' linewidth 1.6 pointtype 7 pointsize 0.6",
            "median to maximum, mark at the 99th percentile", "#0072b2", 7);
-  return {{"Magnitudes and cancellation",
-           "M/|o|, the sum of the absolute values of the terms over the size of the result, by operator. At "
-           "1 nothing cancels; at 1000 three "
-           "decimal digits are lost before any rounding is blamed. A bound made of M alone would be that "
-           "much too wide." +
-               axis.remark(),
-           plot.script(10 + 26 * static_cast<int>(rows.size()),
-                       axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n")}};
+  return {
+      {"Magnitudes and cancellation",
+       "M/|o|, the sum of the absolute values of the terms over the size of the result, by operator, over "
+       "the elements that are not zero. At "
+       "1 nothing cancels; at 1000 three "
+       "decimal digits are lost before any rounding is blamed. A bound made of M alone would be that "
+       "much too wide." +
+           axis.remark(),
+       plot.script(10 + 26 * static_cast<int>(rows.size()),
+                   axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n")}};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "reference/tensor/atomic_file.hpp"
 #include "reports/escape.hpp"
 #include "reports/figures.hpp"
 #include "reports/gnuplot.hpp"
@@ -13,7 +14,6 @@
 #include "reports/html_style.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
-#include "reference/tensor/atomic_file.hpp"
 
 namespace attest {
 namespace {
@@ -62,7 +62,8 @@ std::string run_facts(const Run& run, const End& end) {
   std::string libraries;
   for (const auto& [name, version] : run.libraries)
     libraries += (libraries.empty() ? "" : ", ") + html_text(name + " " + version);
-  std::string facts = fact("Command", code(run.command)) + fact("Seed", run.seed ? code(std::to_string(*run.seed)) : "");
+  std::string facts =
+      fact("Command", code(run.command)) + fact("Seed", run.seed ? code(std::to_string(*run.seed)) : "");
   facts += fact("Commit", run.commit.empty() ? "not known" : code(run.commit));
   facts += fact("Compiler",
                 html_text(run.compiler) + (run.flags.empty() ? "" : fmt::format(" {}", code(run.flags))));
@@ -180,27 +181,44 @@ std::string cards(const std::vector<const KernelSummary*>& kernels) {
   std::string html;
   for (std::size_t i = 0; i < std::min(kernels.size(), most_problems); ++i) html += problem(*kernels[i]);
   if (kernels.size() > most_problems)
-    html += fmt::format("<p>{} more kernels; the tables below name them.</p>\n", kernels.size() - most_problems);
+    html +=
+        fmt::format("<p>{} more kernels; the tables below name them.</p>\n", kernels.size() - most_problems);
   return html;
 }
 
 // Failures stand open; what could not be decided is one line until it is asked for.
-std::string problems(const std::vector<KernelSummary>& kernels) {
+std::string why_undecided(const Records& records) {
+  const auto reasons = undecided_reasons(records);
+  if (reasons.empty()) return "";
+  std::string html = fmt::format("<div class=\"card\" id=\"undecided\"><b>Why {} undecided</b>\n<ul>\n",
+                                 records.end.undecided == 1 ? "a case is" : "cases are");
+  for (const auto& reason : reasons)
+    html += fmt::format(
+        "<li><b>{}</b>: {} case{} of {} kernel{}<br/><span class=\"soft\">for example: {}</span></li>\n",
+        html_text(reason.kind), reason.cases, reason.cases == 1 ? "" : "s", reason.kernels,
+        reason.kernels == 1 ? "" : "s", html_text(reason.example));
+  return html + "</ul></div>\n";
+}
+
+std::string problems(const Records& records, const std::vector<KernelSummary>& kernels) {
   std::vector<const KernelSummary*> wrong, undecided;
   for (const auto& kernel : kernels)
-    if (kernel.verdict == Verdict::undecided) undecided.push_back(&kernel);
-    else if (severity(kernel.verdict) > severity(Verdict::undecided)) wrong.push_back(&kernel);
+    if (kernel.verdict == Verdict::undecided)
+      undecided.push_back(&kernel);
+    else if (severity(kernel.verdict) > severity(Verdict::undecided))
+      wrong.push_back(&kernel);
   if (wrong.empty() && undecided.empty()) return "";
   std::stable_sort(wrong.begin(), wrong.end(),
                    [](auto* a, auto* b) { return severity(a->verdict) > severity(b->verdict); });
   std::string html =
       "<section id=\"problems\">\n<h2>What did not pass</h2>\n<p class=\"soft\">One case of each kernel, the "
       "worst first; the line at the bottom of a card repeats it.</p>\n" +
-      cards(wrong);
+      why_undecided(records) + cards(wrong);
   if (!undecided.empty())
-    html += fmt::format("<details><summary>{} kernel{} undecided: nothing was found wrong, and the reason why that proves "
-                        "nothing</summary>\n{}</details>\n",
-                        undecided.size(), undecided.size() == 1 ? "" : "s", cards(undecided));
+    html += fmt::format(
+        "<details><summary>{} kernel{} undecided: nothing was found wrong, and the reason why that proves "
+        "nothing</summary>\n{}</details>\n",
+        undecided.size(), undecided.size() == 1 ? "" : "s", cards(undecided));
   return html + "</section>\n";
 }
 
@@ -218,21 +236,27 @@ std::string empty_cells(std::initializer_list<const char*> labels) {
 }
 
 std::string figure_cells(const CaseRecord& record) {
-  const auto* tensor = worst_tensor(record);
+  const auto* tensor = measured_tensor(record);
   if (!tensor)
     return empty_cells({"error/bound p50", "error/bound p99", "error/bound max", "ulps p50", "ulps p99",
-                        "ulps max", "plain: ulps max", "power"});
-  const auto& [ratio, ulp] = static_cast<const Figures&>(tensor->second);
+                        "ulps max", "relative L2", "plain: ulps max", "power"});
+  const Quantiles &ratio = tensor->second.ratio, &ulp = tensor->second.ulp;
   const auto over = [](double r) { return !(r <= 1); };
-  std::string html = number_cell("error/bound p50", ratio.p50, over(ratio.p50)) +
-                     number_cell("error/bound p99", ratio.p99, over(ratio.p99)) +
-                     number_cell("error/bound max", ratio.max, over(ratio.max)) +
-                     number_cell("ulps p50", ulp.p50) + number_cell("ulps p99", ulp.p99) +
-                     number_cell("ulps max", ulp.max);
+  std::string html = tensor->second.bounded
+                         ? number_cell("error/bound p50", ratio.p50, over(ratio.p50)) +
+                               number_cell("error/bound p99", ratio.p99, over(ratio.p99)) +
+                               number_cell("error/bound max", ratio.max, over(ratio.max))
+                         : empty_cells({"error/bound p50", "error/bound p99", "error/bound max"});
+  html +=
+      number_cell("ulps p50", ulp.p50) + number_cell("ulps p99", ulp.p99) + number_cell("ulps max", ulp.max);
+  html +=
+      tensor->second.norm ? number_cell("relative L2", *tensor->second.norm) : empty_cells({"relative L2"});
   const auto plain = record.plain.find(tensor->first);
   html += plain == record.plain.end() ? empty_cells({"plain: ulps max"})
                                       : number_cell("plain: ulps max", plain->second.ulp.max);
   const double power = tensor->second.power;
+  if (!tensor->second.bounded)
+    return html + "<td class=\"n over\" data-label=\"power\">–<div class=\"sub\">no bound</div></td>";
   return html + fmt::format("<td class=\"n{}\" data-label=\"power\">{}{}</td>", power >= 0.5 ? "" : " over",
                             percent(power), power >= 0.5 ? "" : "<div class=\"sub\">no power</div>");
 }
@@ -241,10 +265,10 @@ std::string oracle_cell(const CaseRecord& record) {
   if (!record.oracle) return "<td data-label=\"oracle\">–</td>";
   const auto& oracle = *record.oracle;
   return fmt::format(
-      "<td class=\"oracle\" data-label=\"oracle\">{}<div class=\"sub\">{}<span class=\"whole\">radius/bound "
-      "{}</span></div></td>",
+      "<td class=\"oracle\" data-label=\"oracle\">{}<div class=\"sub\">{}<span "
+      "class=\"whole\">{}</span></div></td>",
       html_text(oracle.method), oracle.bits ? fmt::format("{} bits<br/>", oracle.bits) : "",
-      digits(oracle.radius_over_bound));
+      oracle.radius_over_bound ? "radius/bound " + digits(*oracle.radius_over_bound) : "no bound");
 }
 
 std::string time_cell(const CaseRecord& record) {
@@ -254,7 +278,7 @@ std::string time_cell(const CaseRecord& record) {
 }
 
 std::string tensor_note(const CaseRecord& record) {
-  const auto* tensor = worst_tensor(record);
+  const auto* tensor = measured_tensor(record);
   if (!tensor || (record.error.size() < 2 && tensor->first == "o")) return "";
   return fmt::format("<div class=\"sub\">worst tensor: {} of {}</div>", html_text(tensor->first),
                      record.error.size());
@@ -262,13 +286,15 @@ std::string tensor_note(const CaseRecord& record) {
 
 std::string kernel_row(const KernelSummary& kernel) {
   const KernelId& k = *kernel.kernel;
-  const CaseRecord& record = *kernel.quoted;
+  const CaseRecord& record = *kernel.measured;
   std::string name = fmt::format(
       "<b>{}</b><div class=\"sub\">{}</div><div class=\"sub mono\" title=\"{}\">{}</div>", code(k.name),
       html_text(k.form), html_text(k.contract), html_text(contract_labels({k.contract}).front()));
   if (kernel.cases.size() > 1)
-    name += fmt::format("<div class=\"sub\">worst of {} cases{}</div>", kernel.cases.size(),
+    name += fmt::format("<div class=\"sub\">figures: the longest of {} cases{}</div>", kernel.cases.size(),
                         record.tokens ? fmt::format(", T = {}", *record.tokens) : "");
+  if (const std::string worse = worse_elsewhere(kernel); !worse.empty())
+    name += fmt::format("<div class=\"sub\">worse elsewhere: {}</div>", html_text(worse));
   return fmt::format(
       "<tr class=\"kernel\"><td class=\"wide name\">{}{}</td><td class=\"wide\">{}</td>{}{}{}</tr>\n", name,
       tensor_note(record), badge(kernel.verdict), figure_cells(record), oracle_cell(record),
@@ -278,10 +304,10 @@ std::string kernel_row(const KernelSummary& kernel) {
 constexpr const char* table_head =
     "<thead>\n<tr><th></th><th></th><th class=\"group\" colspan=\"3\">error / bound</th><th class=\"group\" "
     "colspan=\"3\">ulps</th>"
-    "<th class=\"n\">plain</th><th></th><th></th><th></th></tr>\n"
+    "<th class=\"n\">relative</th><th class=\"n\">plain</th><th></th><th></th><th></th></tr>\n"
     "<tr><th>{}</th><th>Verdict</th><th class=\"n\">p50</th><th class=\"n\">p99</th><th "
     "class=\"n\">max</th><th class=\"n\">p50</th>"
-    "<th class=\"n\">p99</th><th class=\"n\">max</th><th class=\"n\">ulps max</th><th "
+    "<th class=\"n\">p99</th><th class=\"n\">max</th><th class=\"n\">L2</th><th class=\"n\">ulps max</th><th "
     "class=\"n\">Power</th><th>Oracle</th>"
     "<th class=\"n\">Time</th></tr>\n</thead>\n";
 
@@ -306,7 +332,7 @@ std::string case_table(std::span<const KernelSummary> kernels) {
   for (const auto& kernel : kernels) {
     cases += kernel.cases.size();
     rows += fmt::format(
-        "<tr class=\"operator\"><th colspan=\"12\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
+        "<tr class=\"operator\"><th colspan=\"13\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
         code(kernel.kernel->name), html_text(kernel.kernel->door), html_text(kernel.kernel->contract));
     for (const auto* record : kernel.cases) rows += case_row(*record);
   }
@@ -319,15 +345,12 @@ std::string case_table(std::span<const KernelSummary> kernels) {
 
 // Overview.
 
-// The kernel with the largest error/bound, and that number; nullptr when none was measured.
+// The kernel with the largest error/bound of any case; nullptr when none was measured.
 const KernelSummary* worst_kernel(std::span<const KernelSummary> group) {
   const KernelSummary* worst = nullptr;
-  for (const auto& kernel : group) {
-    if (!worst_tensor(*kernel.quoted)) continue;
-    if (!worst || worse_number(worst_tensor(*kernel.quoted)->second.ratio.max,
-                               worst_tensor(*worst->quoted)->second.ratio.max))
-      worst = &kernel;
-  }
+  const auto largest = [](const KernelSummary& k) { return worst_tensor(*k.extreme)->second.ratio.max; };
+  for (const auto& kernel : group)
+    if (kernel.extreme && (!worst || worse_number(largest(kernel), largest(*worst)))) worst = &kernel;
   return worst;
 }
 
@@ -340,13 +363,14 @@ std::string overview_row(std::span<const KernelSummary> group, std::size_t numbe
       verdicts += fmt::format("<span class=\"badge v-{}\">{} {} {}</span> ", to_string(verdict),
                               mark(verdict), n, verdict_words(verdict));
   }
-  const auto* worst = worst_kernel(group);
-  const auto cells =
-      worst ? number_cell("largest error/bound", worst_tensor(*worst->quoted)->second.ratio.max,
-                          !(worst_tensor(*worst->quoted)->second.ratio.max <= 1)) +
-                  number_cell("its ulps max", worst_tensor(*worst->quoted)->second.ulp.max) +
-                  fmt::format("<td class=\"wide\" data-label=\"by\">{}</td>", code(worst->kernel->name))
-            : empty_cells({"largest error/bound", "its ulps max", "by"});
+  std::string cells = empty_cells({"largest error/bound", "ulps max of that case", "by"});
+  if (const auto* worst = worst_kernel(group)) {
+    const TensorError& error = worst_tensor(*worst->extreme)->second;
+    cells = number_cell("largest error/bound", error.ratio.max, !(error.ratio.max <= 1)) +
+            number_cell("ulps max of that case", error.ulp.max) +
+            fmt::format("<td class=\"wide\" data-label=\"by\">{}{}</td>", code(worst->kernel->name),
+                        worst->extreme->tokens ? fmt::format(", T = {}", *worst->extreme->tokens) : "");
+  }
   return fmt::format(
       "<tr><td class=\"wide\"><a href=\"#{}\"><b>{}</b></a></td><td class=\"wide\">{}</td><td class=\"n\" "
       "data-label=\"kernels\">{}"
@@ -360,7 +384,7 @@ std::string overview(const std::vector<std::span<const KernelSummary>>& groups) 
       "above 1 is a failure.</p>\n"
       "<div class=\"scroll kernels\"><table>\n<thead><tr><th>Operator</th><th>Verdicts</th><th "
       "class=\"n\">Kernels</th>"
-      "<th class=\"n\">Largest error/bound</th><th class=\"n\">Its ulps</th><th>By "
+      "<th class=\"n\">Largest error/bound</th><th class=\"n\">Ulps max of that case</th><th>By "
       "kernel</th></tr></thead>\n<tbody>\n";
   for (std::size_t g = 0; g < groups.size(); ++g) html += overview_row(groups[g], g);
   return html + "</tbody></table></div>\n</section>\n";
@@ -400,18 +424,28 @@ class Gallery {
 };
 
 constexpr const char* how_to_read =
-    "<p class=\"soft\">Each row quotes the worst case of a kernel. Ulps are of the output format; "
-    "<i>plain</i> is the plain low-precision "
+    "<p class=\"soft\">The verdict is that of a kernel's worst case, the figures are those of its longest "
+    "case, "
+    "which the figures below draw too; what is worse elsewhere is said. Ulps are of the output format; "
+    "relative L2 is "
+    "the l2 norm of the error over that of o, in the worst sequence and head; <i>plain</i> is the plain "
+    "low-precision "
     "evaluation of the same case. Power is the share of the elements on which the bound is tight enough to "
     "catch anything.</p>\n";
+
+constexpr const char* printed_note =
+    "<p class=\"card warning\">These kernels compute the formula as printed in the paper, which <code>attest "
+    "prove</code> refutes. A pass says that they compute the printed formula, not that it is the "
+    "operator.</p>\n";
 
 std::string operator_sections(const std::vector<std::span<const KernelSummary>>& groups, Gallery& gallery) {
   std::string html;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}</section>\n", section_id(g),
-                        html_text(operator_title(*groups[g].front().kernel)), g == 0 ? how_to_read : "",
-                        kernel_table(groups[g]), gallery.show(operator_figures(groups[g])),
-                        case_table(groups[g]));
+    html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}{}</section>\n", section_id(g),
+                        html_text(operator_title(*groups[g].front().kernel)),
+                        groups[g].front().kernel->variant == "printed" ? printed_note : "",
+                        g == 0 ? how_to_read : "", kernel_table(groups[g]),
+                        gallery.show(operator_figures(groups[g])), case_table(groups[g]));
   return html;
 }
 
@@ -436,12 +470,13 @@ std::vector<Element> worst_elements(const std::vector<KernelSummary>& kernels) {
     std::stable_sort(own.begin(), own.end(), worse);
     // Prefixes of one input repeat its elements: each is listed once, with the shortest case that shows it.
     const auto same = [](const Element& a, const Element& b) {
-      return a.worst->tensor == b.worst->tensor && a.worst->index == b.worst->index && same_number(a.worst->expected, b.worst->expected) &&
-             same_number(a.worst->got, b.worst->got);
+      return a.worst->tensor == b.worst->tensor && a.worst->index == b.worst->index &&
+             same_number(a.worst->expected, b.worst->expected) && same_number(a.worst->got, b.worst->got);
     };
     std::vector<Element> once;
     for (const Element& element : own)
-      if (std::none_of(once.begin(), once.end(), [&](const Element& e) { return same(e, element); })) once.push_back(element);
+      if (std::none_of(once.begin(), once.end(), [&](const Element& e) { return same(e, element); }))
+        once.push_back(element);
     own = std::move(once);
     if (own.size() > most_elements_of_a_kernel) own.resize(most_elements_of_a_kernel);
     all.insert(all.end(), own.begin(), own.end());
@@ -501,6 +536,28 @@ stage may overflow its format on this case, or where the problem is too ill-cond
 <p><b>Oracle.</b> The true value comes from exact or arbitrary-precision arithmetic with a certified radius; radius/bound says how far that
 radius lies below the bound it serves. <b>Plain</b> is the straightforward evaluation of the definition in the same low precision, for
 comparison: a kernel far below it is better than the format suggests, one far above it has lost something.</p>
+<details><summary>Names of stages</summary>
+<p>A stage is a place where a form rounds. Composed operators (HLA, and the first-order ones with <code>o</code> alone) are made of causal
+products, named by one letter as in the formulas of <code>attest list --formulas</code>: x = Lin(queries, keys, values). Of each,</p>
+<dl class="facts">
+<dt>x.weights</dt><dd>the products of queries and keys inside a chunk, rounded before they meet the values</dd>
+<dt>x.keys</dt><dd>the keys, faded to the end of their chunk, rounded before they update the state</dd>
+<dt>x.state</dt><dd>the state at the beginning of a chunk, rounded before the queries read it</dd>
+<dt>x.carry</dt><dd>the state rounded to its own format when it is handed to the next chunk or token</dd>
+<dt>x.rows</dt><dd>the result of x, rounded before the next causal product reads it</dd>
+</dl>
+<p>Without a letter the same words mean the only product of the operator. The delta rules and the log-linear operators also have</p>
+<dl class="facts">
+<dt>scores</dt><dd>products of queries and keys, or of keys with one another, inside a chunk</dd>
+<dt>ut</dt><dd>the inverse of the chunk's triangular matrix times beta (the UT transform)</dd>
+<dt>start_keys, w</dt><dd>keys faded from the chunk's beginning, and the UT matrix times them: what the chunk removes from the state</dd>
+<dt>u</dt><dd>the values that the chunk writes: UT times v, less w times the state</dd>
+<dt>queries, removed, gain</dt><dd>log-linear: queries less what the chunk removes, what is removed from an older block, what a new block gains</dd>
+<dt>S, C, G, P, E, F …</dt><dd>the moments of the state, of forms that go token by token or by scan; S·C: the product that <code>subtract</code> takes G from</dd>
+<dt>output</dt><dd>the result rounded to the output format</dd>
+</dl>
+<p>The shares are those of the errors to first order; sums in the accumulator and products of errors are in the bound and not in the figure.</p>
+</details>
 </section>
 )html";
 
@@ -520,7 +577,7 @@ std::string render_html(const Records& records, const HtmlOptions& options) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}: "
       "{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
       html_text(options.title), headline(records), html_style);
-  html += head(records, groups, options.title) + problems(kernels);
+  html += head(records, groups, options.title) + problems(records, kernels);
   if (!kernels.empty()) html += overview(groups);
   if (gallery.missing())
     html +=

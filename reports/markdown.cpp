@@ -14,12 +14,17 @@ namespace attest {
 namespace {
 
 std::string figure_cells(const CaseRecord& record) {
-  const auto* tensor = worst_tensor(record);
-  if (!tensor) return "– | – | –";
+  const auto* tensor = measured_tensor(record);
+  if (!tensor) return "– | – | – | –";
   const auto& error = tensor->second;
-  return fmt::format("{} / {} / {} | {} / {} / {} | {}{}", digits(error.ratio.p50), digits(error.ratio.p99),
-                     digits(error.ratio.max), digits(error.ulp.p50), digits(error.ulp.p99),
-                     digits(error.ulp.max), percent(error.power), error.power >= 0.5 ? "" : " (no power)");
+  const auto three = [](const Quantiles& q) {
+    return fmt::format("{} / {} / {}", digits(q.p50), digits(q.p99), digits(q.max));
+  };
+  return fmt::format("{} | {} | {} | {}", error.bounded ? three(error.ratio) : "no bound", three(error.ulp),
+                     error.norm ? digits(*error.norm) : "–",
+                     !error.bounded       ? "–"
+                     : error.power >= 0.5 ? percent(error.power)
+                                          : percent(error.power) + " (no power)");
 }
 
 std::string oracle_cell(const CaseRecord& record) {
@@ -29,7 +34,7 @@ std::string oracle_cell(const CaseRecord& record) {
 }
 
 std::string kernel_row(const KernelSummary& kernel) {
-  const auto& record = *kernel.quoted;
+  const auto& record = *kernel.measured;
   return fmt::format("| {} | {} | {} | **{}** | {} | {} | {} | {} |\n", markdown_code(kernel.kernel->name),
                      markdown_text(operator_title(*kernel.kernel)), markdown_text(kernel.kernel->form),
                      verdict_words(kernel.verdict), kernel.cases.size(), figure_cells(record),
@@ -69,9 +74,21 @@ std::string render_markdown(const Records& records) {
   if (!kernels.empty()) {
     text +=
         "\n| kernel | operator | form | verdict | cases | error/bound p50 / p99 / max | ulps p50 / p99 / max "
-        "| power | oracle | time |\n"
-        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- | ---: |\n";
+        "| relative L2 | power | oracle | time |\n"
+        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |\n";
     for (const auto& kernel : kernels) text += kernel_row(kernel);
+    text += "\nThe verdict is that of a kernel's worst case, the figures are those of its longest.\n";
+    std::string elsewhere;
+    for (const auto& kernel : kernels)
+      if (const std::string worse = worse_elsewhere(kernel); !worse.empty())
+        elsewhere += fmt::format("- {}: {}\n", markdown_code(kernel.kernel->name), worse);
+    if (!elsewhere.empty()) text += "\nWorse in a shorter case:\n\n" + elsewhere;
+  }
+  if (const auto reasons = undecided_reasons(records); !reasons.empty()) {
+    text += "\n### Why undecided\n\n";
+    for (const auto& reason : reasons)
+      text += fmt::format("- **{}**: {} cases of {} kernels, for example: {}\n", markdown_text(reason.kind),
+                          reason.cases, reason.kernels, markdown_text(reason.example));
   }
   std::string problems;
   for (const auto& kernel : kernels)

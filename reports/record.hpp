@@ -52,12 +52,15 @@ struct KernelId {
 struct Figures {
   Quantiles ratio;
   Quantiles ulp;
+  bool bounded = true;  // false: there is no bound, hence no ratio and no power, and the file holds none
 };
 
 // power = share of the elements whose bound is below a quarter of |expected|: below one half, the check
 // claims nothing.
 struct TensorError : Figures {
   double power = 0;
+  std::optional<double> norm =
+      {};  // |got - expected| / |expected| in the l2 norm, of the worst sequence and head
 };
 
 struct WorstElement {
@@ -92,8 +95,8 @@ struct Locate {
 
 struct Oracle {
   std::string method;
-  std::int64_t bits = 0;  // 0: exact
-  double radius_over_bound = 0;
+  std::int64_t bits = 0;                        // 0: exact
+  std::optional<double> radius_over_bound = 0;  // none: there is no bound
 };
 
 struct Times {

@@ -126,13 +126,21 @@ Quantiles quantiles(const Node& node) {
   return q;
 }
 
-Figures figures(const Node& node) { return {quantiles(node.at("ratio")), quantiles(node.at("ulp"))}; }
+Figures figures(const Node& node) {
+  Figures figures;
+  figures.bounded = node.has("ratio");
+  if (figures.bounded) figures.ratio = quantiles(node.at("ratio"));
+  figures.ulp = quantiles(node.at("ulp"));
+  return figures;
+}
 
 TensorError tensor_error(const Node& node) {
-  node.members({"ratio", "ulp", "power"});
+  node.members({"ulp"}, {"ratio", "power", "norm"});
   TensorError error;
   static_cast<Figures&>(error) = figures(node);
-  error.power = node.at("power").share();
+  if (node.has("ratio") != node.has("power")) node.refuse("expected ratio and power together, or neither");
+  if (node.has("power")) error.power = node.at("power").share();
+  if (node.has("norm")) error.norm = node.at("norm").not_negative();
   return error;
 }
 
@@ -171,8 +179,10 @@ Locate locate(const Node& node) {
 }
 
 Oracle oracle(const Node& node) {
-  node.members({"method", "bits", "radius_over_bound"});
-  return {node.at("method").text(), node.at("bits").count(), node.at("radius_over_bound").not_negative()};
+  node.members({"method", "bits"}, {"radius_over_bound"});
+  Oracle oracle{node.at("method").text(), node.at("bits").count(), std::nullopt};
+  if (node.has("radius_over_bound")) oracle.radius_over_bound = node.at("radius_over_bound").not_negative();
+  return oracle;
 }
 
 Times times(const Node& node) {
@@ -220,7 +230,7 @@ void read_page_members(const Node& node, CaseRecord& r) {
   if (node.has("worst")) node.at("worst").each([&](const Node& w) { r.worst.push_back(worst_element(w)); });
   if (node.has("plain"))
     node.at("plain").each_member([&](const auto& name, const Node& f) {
-      f.members({"ratio", "ulp"});
+      f.members({"ulp"}, {"ratio"});
       r.plain[name] = figures(f);
     });
   if (node.has("stages"))

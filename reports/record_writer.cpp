@@ -24,7 +24,12 @@ Json quantiles(const Quantiles& q) {
   return {{"p50", to_hex_float(q.p50)}, {"p99", to_hex_float(q.p99)}, {"max", to_hex_float(q.max)}};
 }
 
-Json figures(const Figures& f) { return {{"ratio", quantiles(f.ratio)}, {"ulp", quantiles(f.ulp)}}; }
+Json figures(const Figures& f) {
+  Json json = Json::object();
+  if (f.bounded) json["ratio"] = quantiles(f.ratio);
+  json["ulp"] = quantiles(f.ulp);
+  return json;
+}
 
 Json kernel(const KernelId& k) {
   return {{"name", k.name}, {"door", k.door},         {"op", k.op},        {"variant", k.variant},
@@ -90,7 +95,8 @@ void put_map(Json& json, const char* key, const Map& map, Convert convert) {
 
 Json tensor_error(const TensorError& e) {
   Json json = figures(e);
-  json["power"] = to_hex_float(e.power);
+  if (e.bounded) json["power"] = to_hex_float(e.power);
+  if (e.norm) json["norm"] = to_hex_float(*e.norm);
   return json;
 }
 
@@ -126,10 +132,9 @@ std::string to_json_line(const CaseRecord& r) {
   put_list(json, "checks", r.checks, check);
   put_map(json, "error", r.error, tensor_error);
   if (r.locate) json["locate"] = locate(*r.locate);
-  if (r.oracle)
-    json["oracle"] = {{"method", r.oracle->method},
-                      {"bits", r.oracle->bits},
-                      {"radius_over_bound", to_hex_float(r.oracle->radius_over_bound)}};
+  if (r.oracle) json["oracle"] = {{"method", r.oracle->method}, {"bits", r.oracle->bits}};
+  if (r.oracle && r.oracle->radius_over_bound)
+    json["oracle"]["radius_over_bound"] = to_hex_float(*r.oracle->radius_over_bound);
   if (r.time)
     json["time"] = {
         {"kernel_ns", r.time->kernel_ns}, {"oracle_ns", r.time->oracle_ns}, {"total_ns", r.time->total_ns}};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "reports/escape.hpp"
@@ -35,8 +36,65 @@ bool worse_number(double a, double b) {
 const std::pair<const std::string, TensorError>* worst_tensor(const CaseRecord& record) {
   const std::pair<const std::string, TensorError>* worst = nullptr;
   for (const auto& entry : record.error)
-    if (!worst || worse_number(entry.second.ratio.max, worst->second.ratio.max)) worst = &entry;
+    if (entry.second.bounded && (!worst || worse_number(entry.second.ratio.max, worst->second.ratio.max)))
+      worst = &entry;
   return worst;
+}
+
+const std::pair<const std::string, TensorError>* measured_tensor(const CaseRecord& record) {
+  const auto* worst = worst_tensor(record);
+  if (worst) return worst;
+  for (const auto& entry : record.error)
+    if (!worst || worse_number(entry.second.ulp.max, worst->second.ulp.max)) worst = &entry;
+  return worst;
+}
+
+std::string worse_elsewhere(const KernelSummary& kernel) {
+  const auto* measured = measured_tensor(*kernel.measured);
+  if (!measured || kernel.cases.size() < 2) return "";
+  struct Worst {
+    double value;
+    const CaseRecord* record = nullptr;
+  };
+  const TensorError& at = measured->second;
+  Worst ratio{at.bounded ? at.ratio.max : -1}, ulp{at.ulp.max}, norm{at.norm.value_or(-1)},
+      power{at.bounded ? at.power : 2};
+  for (const CaseRecord* record : kernel.cases)
+    for (const auto& [name, error] : record->error) {
+      if (error.bounded && worse_number(error.ratio.max, ratio.value)) ratio = {error.ratio.max, record};
+      if (worse_number(error.ulp.max, ulp.value)) ulp = {error.ulp.max, record};
+      if (error.norm && worse_number(*error.norm, norm.value)) norm = {*error.norm, record};
+      if (error.bounded && error.power < power.value) power = {error.power, record};
+    }
+  std::string text;
+  const auto part = [&](const char* name, const std::string& value, const Worst& worst) {
+    if (!worst.record) return;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    if (worst.record->tokens) text += fmt::format(" at T = {}", *worst.record->tokens);
+  };
+  part("error/bound", digits(ratio.value), ratio);
+  part("ulps", digits(ulp.value), ulp);
+  part("relative L2", digits(norm.value), norm);
+  part("power", percent(power.value), power);
+  return text;
+}
+
+std::vector<UndecidedReason> undecided_reasons(const Records& records) {
+  std::vector<UndecidedReason> reasons;
+  std::map<std::string, std::set<std::string>> kernels;
+  for (const CaseRecord& record : records.cases) {
+    if (record.verdict != Verdict::undecided) continue;
+    std::string kind = record.reason.substr(0, record.reason.find_first_of(":;0123456789"));
+    kind.erase(kind.find_last_not_of(' ') + 1);
+    if (kind.empty()) kind = "no reason given";
+    auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.kind == kind; });
+    if (found == reasons.end()) found = reasons.insert(found, {kind, record.reason, 0, 0});
+    ++found->cases;
+    kernels[kind].insert(record.kernel.name);
+  }
+  for (UndecidedReason& reason : reasons) reason.kernels = kernels[reason.kind].size();
+  std::stable_sort(reasons.begin(), reasons.end(), [](auto& a, auto& b) { return a.cases > b.cases; });
+  return reasons;
 }
 
 namespace {
@@ -67,11 +125,22 @@ std::vector<KernelSummary> summarise(const Records& records) {
     auto found = std::find_if(kernels.begin(), kernels.end(),
                               [&](const auto& k) { return *k.kernel == record.kernel; });
     if (found == kernels.end())
-      found = kernels.insert(kernels.end(), KernelSummary{&record.kernel, {}, &record, record.verdict});
+      found = kernels.insert(kernels.end(),
+                             KernelSummary{&record.kernel, {}, &record, record.verdict, nullptr, nullptr});
     found->cases.push_back(&record);
     if (worse_case(record, *found->quoted)) found->quoted = &record;
     found->verdict = found->quoted->verdict;
+    const auto length = [](const CaseRecord& r) { return r.tokens.value_or(0); };
+    if (const CaseRecord* m = found->measured;
+        !record.error.empty() &&
+        (!m || length(record) > length(*m) || (length(record) == length(*m) && worse_case(record, *m))))
+      found->measured = &record;
+    if (worst_tensor(record) &&
+        (!found->extreme || worse_number(largest_ratio(record), largest_ratio(*found->extreme))))
+      found->extreme = &record;
   }
+  for (KernelSummary& kernel : kernels)
+    if (!kernel.measured) kernel.measured = kernel.quoted;
   std::stable_sort(kernels.begin(), kernels.end(), [&](const auto& a, const auto& b) {
     return first_seen[operator_title(*a.kernel)] < first_seen[operator_title(*b.kernel)];
   });

@@ -16,6 +16,9 @@ struct KernelSummary {
   const CaseRecord* quoted =
       nullptr;  // the case of the worst verdict and, among those, of the largest error/bound
   Verdict verdict = Verdict::not_run;  // of the quoted case
+  const CaseRecord* measured =
+      nullptr;  // the longest case with figures (of several, the worst), else the quoted
+  const CaseRecord* extreme = nullptr;  // the case of the largest error/bound, nullptr without any
 };
 
 // Kernels in the order in which they appear, those of one operator and variant together.
@@ -24,8 +27,21 @@ std::vector<KernelSummary> summarise(const Records& records);
 // "hla2" for the default variant, "hla2 printed" otherwise.
 std::string operator_title(const KernelId& kernel);
 
-// The tensor with the largest error/bound (NaN before all numbers), or nullptr.
+// The tensor with the largest error/bound (NaN before all numbers), or nullptr when none has a bound.
 const std::pair<const std::string, TensorError>* worst_tensor(const CaseRecord& record);
+// That, or without any bound the tensor with the largest error in ulps, or nullptr.
+const std::pair<const std::string, TensorError>* measured_tensor(const CaseRecord& record);
+
+// Where the cases of a kernel are worse than its measured one, in words: "error/bound 0.93 at T = 32"; "" when nowhere.
+std::string worse_elsewhere(const KernelSummary& kernel);
+
+// Undecided cases, by the kind of their reason (the words before its first colon or digit).
+struct UndecidedReason {
+  std::string kind;
+  std::string example;  // the whole reason of the first
+  std::size_t cases = 0, kernels = 0;
+};
+std::vector<UndecidedReason> undecided_reasons(const Records& records);  // the commonest first
 
 int severity(Verdict verdict);          // fail 4, suspect 3, undecided 2, pass 1, not run 0
 bool worse_number(double a, double b);  // a > b, where NaN is the largest number

@@ -7,6 +7,7 @@
 
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/record_file.hpp"
+#include "reports/summary.hpp"
 #include "tests/cli/program.hpp"
 
 namespace attest {
@@ -71,6 +72,45 @@ TEST(CheckCommand, ReplaysAFileByItsCaseLine) {
   EXPECT_THAT(run.out, HasSubstr("PASS"));
 }
 
+TEST(CheckCommand, SaysWhatItsColumnsAreAndQuotesTheWorstOverTheLengths) {
+  const TemporaryFolder folder;
+  const std::string json = (folder / "v.json").string();
+  const ProgramRun run =
+      run_attest(folder, "check --kernel cpu.hla2.stream.direct.bf16state --shape T=64,d=8,dv=8 --seed 1 --json " + json);
+  EXPECT_THAT(run.out, HasSubstr("error/bound: of each T, above 1 is a failure"));
+  EXPECT_THAT(run.out, HasSubstr("verdict    kernel"));
+  double power = 1, ulps = 0, norm = 0;
+  const auto document = nlohmann::json::parse(text_of(json));
+  for (const auto& kernel : document["kernels"]) {
+    power = std::min(power, kernel["power"].get<double>());
+    ulps = std::max(ulps, kernel["ulps"].get<double>());
+    norm = std::max(norm, kernel["relative_l2"].get<double>());
+  }
+  EXPECT_THAT(run.out, HasSubstr(percent(power)));
+  EXPECT_THAT(run.out, HasSubstr(' ' + digits(ulps) + ' '));
+  EXPECT_THAT(run.out, HasSubstr(' ' + digits(norm) + ' '));
+}
+
+TEST(CheckCommand, PointsAtUnitKeysWhereRawKeysOfAFileLeaveACaseUndecided) {
+  const TemporaryFolder folder;
+  const std::string file = "--input reports/baseline/activations/minilm_layer.safetensors --whole";
+  const std::string out = (folder / "out").string();
+  const ProgramRun raw = run_attest(folder, "check --kernel cpu.delta.chunk16.fp32 " + file + " --output " + out);
+  EXPECT_EQ(raw.exit_code, 3);
+  EXPECT_THAT(raw.out, HasSubstr("--unit-keys divides q and k"));
+  EXPECT_THAT(raw.out, HasSubstr("undecided, range: 1 case of 1 kernel"));
+  const Records records = read_records(folder / "out" / "records.jsonl");
+  ASSERT_EQ(records.cases.size(), 1u);  // the errors are there without a bound, and nothing that needs one
+  EXPECT_FALSE(records.cases[0].error.at("o").bounded);
+  EXPECT_TRUE(records.cases[0].error.at("o").norm);
+  EXPECT_GT(records.cases[0].error.at("o").ulp.max, 0);
+  EXPECT_FALSE(records.cases[0].oracle->radius_over_bound);
+  EXPECT_TRUE(records.cases[0].worst.empty());
+  EXPECT_EQ(text_of(folder / "out" / "index.html").find("radius/bound 0"), std::string::npos);
+  const ProgramRun unit = run_attest(folder, "check --kernel cpu.delta.chunk16.fp32 --unit-keys " + file);
+  EXPECT_EQ(unit.out.find("--unit-keys divides"), std::string::npos);
+}
+
 TEST(CheckCommand, IsUndecidedWithThree) {
   const TemporaryFolder folder;  // every bit pattern of bf16: sums leave the range of fp16
   const ProgramRun run = run_attest(folder, "check --kernel cpu.linear.chunk64.fp16 --shape T=32,d=8,dv=8,recipe=bits --seed 1 --whole");
@@ -106,6 +146,8 @@ TEST(CheckCommand, RefusesBadInputInOneLineWithTwo) {
       {"check --case 'linear input=reports/baseline/activations/minilm_layer.safetensors T=300'", "T=300"},
       {"check --kernel cpu.linear.chunk16.fp32 --shape T=4 --output " + blocked, "report"},
       {"check --kernel cpu.linear.chunk16.fp32 --shape T=4 --json " + blocked, "report"},
+      {"check --case 'delta T=8 unit_keys=false'", "unit_keys=false"},
+      {"check --whole --case 'delta T=8'", "--whole"},
       {"check --seed minus", "--seed"},
       {"check --threads -1", "--threads"},
   };

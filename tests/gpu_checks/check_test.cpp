@@ -76,6 +76,19 @@ TEST(Kernels, SeeInputsRoundedToTheirContract) {
   EXPECT_EQ(nearest_double(*rounded.options.decay), static_cast<double>(0.1f));
 }
 
+TEST(Check, MeasuresTheRelativeNormOfTheWorstHead) {
+  const Kernel right = kernel_named("cpu.hla2.chunk64.direct.fp64");
+  const auto norm = [](const Kernel& kernel) { return judged(kernel, hla2_case).norm.value(); };
+  EXPECT_LT(norm(right), 1e-13);
+  const auto times = [](std::vector<double>& o, double factor, std::size_t columns) {  // the second head's alone
+    for (std::size_t i = 0; i < o.size(); ++i)
+      if (i / columns % 2 == 1) o[i] *= factor;
+  };
+  EXPECT_NEAR(norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 1.125, 8); })), 0.125, 1e-12);
+  EXPECT_EQ(norm(changed(right, [&](const Problem&, std::vector<double>& o) { o[5] = NAN; })), INFINITY);
+  EXPECT_NEAR(norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 0x1p600, 8); })) / 0x1p600, 1, 1e-9);
+}
+
 TEST(Check, PassesRightKernels) {
   for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "cpu.hla2.chunk16.subtract.fp32", "cpu.hla2.chunk16.direct.bf16", "cpu.hla2.stream.direct.fp32"}) {
     const Checked checked = judged(kernel_named(name), hla2_case);

@@ -14,6 +14,7 @@
 
 #include "reference/tensor/bad_input.hpp"
 #include "reports/escape.hpp"
+#include "reports/figures.hpp"
 #include "reports/gnuplot.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
@@ -235,12 +236,133 @@ TEST(Html, ListsAnElementOnceThoughSeveralPrefixesShowIt) {
   const auto cards = [](const Records& r) {
     const std::string html = render_html(r, {.gnuplot = ""});
     std::size_t count = 0;
-    for (auto at = html.find("card element"); at != html.npos; at = html.find("card element", at + 1)) ++count;
+    for (auto at = html.find("card element"); at != html.npos; at = html.find("card element", at + 1))
+      ++count;
     return count;
   };
   EXPECT_EQ(cards(records_of({one, other})), 1u);
   other.worst[0].got += 1;  // the control: another value at the same place
   EXPECT_EQ(cards(records_of({one, other})), 2u);
+}
+
+// The numbers of a figure's data lines, in order.
+std::vector<double> numbers_of(const Figure& figure) {
+  std::vector<double> numbers;
+  std::istringstream lines(figure.script);
+  bool data = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("<< EOD") != line.npos) {
+      data = true;
+    } else if (line == "EOD") {
+      data = false;
+    } else if (data) {
+      std::istringstream words(line);
+      for (double x; words >> x;) numbers.push_back(x);
+    }
+  }
+  return numbers;
+}
+
+Figure figure_of(const Records& records, const std::string& title) {
+  const auto kernels = summarise(records);
+  auto figures = run_figures({kernels});
+  for (auto& figure : operator_figures(kernels)) figures.push_back(figure);
+  for (const auto& figure : figures)
+    if (figure.title == title) return figure;
+  ADD_FAILURE() << "no figure " << title;
+  return {};
+}
+
+TEST(Figures, ShowNumbersWhereTheyAreHoweverFarApart) {
+  CaseRecord record = sample_records().cases[0];
+  record.magnitude = Quantiles{1.5, 3e50, 2e100};
+  const Figure figure = figure_of(records_of({record}), "Magnitudes and cancellation");
+  EXPECT_EQ(numbers_of(figure), (std::vector<double>{3e50, 1, 1.5, 2e100}));
+  EXPECT_EQ(figure.caption.find("end of the axis"), std::string::npos);
+  if (has_gnuplot()) {
+    EXPECT_TRUE(gnuplot_svg("gnuplot", figure.script, "x-"));
+  }
+}
+
+TEST(Figures, SayWhatLiesOnTheEndOfAnAxis) {
+  CaseRecord record = sample_records().cases[0];
+  record.magnitude = Quantiles{1e-305, 1, INFINITY};
+  const Figure figure = figure_of(records_of({record}), "Magnitudes and cancellation");
+  EXPECT_NE(figure.caption.find("Values below 1e-300 (≤)"), std::string::npos) << figure.caption;
+  EXPECT_NE(figure.caption.find("infinite values lie on the upper end"), std::string::npos) << figure.caption;
+  record.magnitude = Quantiles{1e-300, 1, 1e300};
+  const Figure widest = figure_of(records_of({record}), "Magnitudes and cancellation");
+  EXPECT_EQ(widest.caption.find("end of the axis"), std::string::npos) << widest.caption;
+  if (has_gnuplot()) {
+    EXPECT_TRUE(gnuplot_svg("gnuplot", widest.script, "x-"));
+  }
+  record = sample_records().cases[0];
+  record.curve[3].bound_at_max = 0;
+  const Figure absolute = figure_of(records_of({record}), "Error and bound in absolute size");
+  EXPECT_NE(absolute.caption.find("Zeros"), std::string::npos) << absolute.caption;
+}
+
+// Three lengths of one kernel, of which the shortest has the largest error/bound and the longest the least power.
+std::vector<CaseRecord> three_lengths() {
+  std::vector<CaseRecord> cases;
+  const Records sample = sample_records();
+  for (std::size_t i = 0; i < 3; ++i) {
+    cases.push_back(sample.cases[i]);
+    TensorError& error = cases[i].error["o"];
+    error.ratio = {0.1, 0.2, 0.75 - 0.125 * static_cast<double>(i)};
+    error.ulp = {1, 2, i == 1 ? 77.0 : 33.0 + static_cast<double>(i)};
+    error.power = 0.9 - 0.1 * static_cast<double>(i);
+    error.norm = 0.001 * static_cast<double>(i + 1);
+  }
+  return cases;
+}
+
+TEST(Summary, TakesItsFiguresFromTheLongestCaseAndSaysWhereItIsWorse) {
+  const Records records = records_of(three_lengths());
+  const auto kernels = summarise(records);
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].measured->tokens, 1024);
+  EXPECT_EQ(kernels[0].extreme->tokens, 64);
+  EXPECT_EQ(worse_elsewhere(kernels[0]), "error/bound 0.75 at T = 64, ulps 77 at T = 256");
+  const std::string page = render_html(records, {.gnuplot = ""});
+  EXPECT_NE(page.find("figures: the longest of 3 cases, T = 1024"), page.npos);
+  EXPECT_NE(page.find("worse elsewhere: error/bound 0.75 at T = 64, ulps 77 at T = 256"), page.npos);
+  EXPECT_NE(page.find("data-label=\"power\">70 %"), page.npos);
+  const auto numbers = numbers_of(figure_of(records, "Every kernel at a glance"));
+  ASSERT_FALSE(numbers.empty());
+  EXPECT_EQ(numbers[0], 0.75);   // over all cases, as it says
+  auto level = three_lengths();  // the control: nothing is worse elsewhere
+  level[0].error = level[1].error = level[2].error;
+  EXPECT_EQ(worse_elsewhere(summarise(records_of(level)).at(0)), "");
+}
+
+TEST(Html, ShowsErrorsWithoutABoundAndNoRatioThatIsNone) {
+  auto cases = three_lengths();
+  for (auto& record : cases) {
+    record.verdict = Verdict::undecided, record.reason = "range: the stage `u` reaches 4e+43 in fp32";
+    TensorError& error = record.error["o"];
+    error.bounded = false, error.ratio = {}, error.power = 0;
+    record.plain["o"].bounded = false, record.oracle->radius_over_bound.reset();
+    record.curve.clear(), record.worst.clear(), record.stages.clear();
+  }
+  cases[1].reason = "no power: the bound is below a quarter of the value on 3 % of the elements";
+  const std::string page = render_html(records_of(cases));
+  expect_sound(page);
+  EXPECT_NE(page.find("no bound"), page.npos);
+  EXPECT_EQ(page.find("radius/bound 0"), page.npos);
+  EXPECT_NE(page.find("data-label=\"ulps max\">35"), page.npos);
+  EXPECT_NE(page.find("data-label=\"relative L2\">0.003"), page.npos);
+  EXPECT_NE(page.find("<b>range</b>: 2 cases of 1 kernel"), page.npos);
+  EXPECT_NE(page.find("<b>no power</b>: 1 case of 1 kernel"), page.npos);
+  EXPECT_LT(page.find("Why cases are undecided"), page.find("<h2>Operators</h2>"));
+  EXPECT_EQ(render_html(records_of(three_lengths()), {.gnuplot = ""}).find("Why"), page.npos);
+}
+
+TEST(Html, SaysThatPrintedVariantsAreRefutedFormulas) {
+  const std::string page = render_html(sample_records(), {.gnuplot = ""});
+  EXPECT_EQ(count(page, "compute the formula as printed in the paper"), 1U);
+  EXPECT_EQ(render_html(records_of(three_lengths()), {.gnuplot = ""}).find("as printed in the paper"),
+            page.npos);
 }
 
 TEST(Summary, QuotesTheWorstCaseOfAKernel) {
@@ -261,7 +383,8 @@ TEST(Summary, ShortensContractsToWhatIsNotDefault) {
   EXPECT_EQ(contract_labels({"input=bf16 product=bf16 accumulate=fp32 state=fp32 output=bf16"}).front(),
             "bf16; accumulate, state=fp32");
   EXPECT_EQ(contract_labels({"input=bf16 state=fp32 exp=2ulp"}).front(), "input=bf16; state=fp32; exp=2ulp");
-  EXPECT_EQ(contract_labels({"input=bf16 gate_sum=fp32/chunk inverse=powers exp=1ulp"}).front(), "input=bf16; inverse=powers");
+  EXPECT_EQ(contract_labels({"input=bf16 gate_sum=fp32/chunk inverse=powers exp=1ulp"}).front(),
+            "input=bf16; inverse=powers");
   EXPECT_EQ(contract_labels({""}).front(), "no contract");
 }
 

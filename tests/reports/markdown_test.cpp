@@ -22,7 +22,7 @@ void expect_even_table(const std::string& text) {
   std::size_t rows = 0;
   for (std::string line; std::getline(stream, line);)
     if (line.starts_with("|")) {
-      EXPECT_EQ(bars(line), 11U) << line;
+      EXPECT_EQ(bars(line), 12U) << line;
       ++rows;
     }
   EXPECT_GE(rows, 3U);

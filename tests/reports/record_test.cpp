@@ -7,10 +7,10 @@
 #include <limits>
 #include <sstream>
 
+#include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reports/hex_float.hpp"
 #include "reports/record_file.hpp"
-#include "reference/tensor/atomic_file.hpp"
 #include "tests/reports/sample_records.hpp"
 
 namespace attest {
@@ -191,6 +191,28 @@ TEST(RecordReader, RefusesQuantilesOutOfOrder) {
   auto record = sample_records().cases[0];
   record.error["o"].ratio = {0.3, 0.2, 0.4};
   EXPECT_NE(complaint(lines_of(records_of({record}))).find("p50 <= p99 <= max"), std::string::npos);
+}
+
+TEST(RecordReader, ReadsErrorsWithoutABoundAndInANorm) {
+  auto record = sample_records().cases[0];
+  TensorError& error = record.error["o"];
+  error.bounded = false, error.norm = 0x1p-9, record.oracle->radius_over_bound.reset();
+  record.plain["o"].bounded = false;
+  const std::string text = lines_of(records_of({record}));
+  EXPECT_EQ(text.find("\"power\""), std::string::npos);
+  const CaseRecord read = parse(text).cases.at(0);
+  EXPECT_FALSE(read.error.at("o").bounded);
+  EXPECT_FALSE(read.plain.at("o").bounded);
+  EXPECT_EQ(read.error.at("o").ulp.max, error.ulp.max);
+  EXPECT_EQ(read.error.at("o").norm, 0x1p-9);
+  EXPECT_FALSE(read.oracle->radius_over_bound);
+  // The controls: a power without a ratio, a norm that is none.
+  std::string broken = text;
+  broken.replace(broken.find("\"norm\""), 6, "\"power\":\"0x1p-1\",\"norm\"");
+  EXPECT_NE(complaint(broken).find("ratio and power together"), std::string::npos);
+  broken = text;
+  broken.replace(broken.find("\"norm\":\""), 8, "\"norm\":\"-");
+  EXPECT_NE(complaint(broken), "");
 }
 
 TEST(RecordReader, NeverAcceptsATornLineAsWhole) {
