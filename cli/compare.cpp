@@ -36,13 +36,15 @@ void add_compare(CLI::App& app, int& exit_code) {
   command->add_option("BEFORE", arguments->before, "records.jsonl of the earlier run")->required();
   command->add_option("AFTER", arguments->after, "records.jsonl of the later run")->required();
   add_path(command, "--json", arguments->json, "also write the changes to this file");
-  command->footer(std::string(exit_codes) +
-                  "1 is a regression: a verdict that became worse, error/bound that drifted upwards beyond "
-                  "noise (by a factor of\n"
-                  "more than 1 + 11.4/sqrt(T) in its median or 99th percentile), a case that vanished, a new "
-                  "case that fails, or\n"
-                  "a later run that did not finish. 77: the runs have no case in common.\n"
-                  "Example: attest compare before/records.jsonl after/records.jsonl");
+  command->footer(
+      std::string(exit_codes) +
+      "1 is a regression: a verdict that became worse, error/bound that drifted upwards beyond "
+      "noise (by a factor of\n"
+      "more than 1 + 11.4/sqrt(T) in its median or 99th percentile), a case that vanished, a new "
+      "case that fails, or\n"
+      "a later run that did not finish. 1 goes before 77, which is left to runs without a common case and "
+      "without a regression:\na case that vanished is a regression, so that 77 means that BEFORE is empty.\n"
+      "Example: attest compare before/records.jsonl after/records.jsonl");
   command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
 }
 

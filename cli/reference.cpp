@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <iostream>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cli/commands.hpp"
@@ -66,12 +70,17 @@ OracleRequest request_of(const Arguments& arguments, const Declaration& declarat
   request.threads = arguments.threads;
   if (arguments.precision == "exact")
     request.exact = true;
-  else if (arguments.precision != "adaptive") {
+  else if (arguments.precision == "double-double") {
+    if (arguments.gradient)
+      throw BadInput("precision double-double: it has no gradients, expected adaptive beside --gradient");
+    request.double_double = true;
+    request.rows = {0, problem.tokens};
+  } else if (arguments.precision != "adaptive") {
     const std::optional<Index> bits = whole_number(arguments.precision);
     if (!bits || *bits < 24 || *bits > 1000000)
-      throw BadInput(
-          fmt::format("precision {}: expected exact, adaptive or a number of bits from 24 to 1000000",
-                      in_quotes(arguments.precision)));
+      throw BadInput(fmt::format(
+          "precision {}: expected exact, adaptive, double-double or a number of bits from 24 to 1000000",
+          in_quotes(arguments.precision)));
     request.bits = static_cast<int>(*bits);
   }
   if (arguments.rows.empty()) return request;
@@ -154,12 +163,47 @@ void print_summary(const Arguments& arguments, const Declaration& declaration, c
   std::string options = to_text(problem.options);
   if (decay_field) options += std::string(options.empty() ? "" : " ") + "decay per head from the file";
   fmt::print("{} {} by {}: B={} T={} H={} d={} dv={}{}{} -> {}\n", declaration.name, declaration.variant,
-             form_name(result.how.form), problem.batch, problem.tokens, problem.heads, problem.key_dim,
-             problem.value_dim, options.empty() ? "" : ", ", options, printable(arguments.output, 200));
+             result.method.starts_with("double-double") ? "double-double sums" : form_name(result.how.form),
+             problem.batch, problem.tokens, problem.heads, problem.key_dim, problem.value_dim,
+             options.empty() ? "" : ", ", options, printable(arguments.output, 200));
 }
+
+// The seconds so far, on a terminal, for what takes more than one.
+class Ticker {
+ public:
+  explicit Ticker(const std::string& what) {
+    if (isatty(STDERR_FILENO) != 0) thread_ = std::thread([this, what] { tick(what); });
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+  ~Ticker() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(guard_);
+      done_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void tick(const std::string& what) {
+    std::unique_lock lock(guard_);
+    int seconds = 0;
+    while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return done_; }))
+      std::cerr << fmt::format("\r\033[K{}: {} s so far", what, ++seconds) << std::flush;
+    if (seconds > 0) std::cerr << "\r\033[K" << std::flush;
+  }
+  std::mutex guard_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
 
 OracleResult evaluate(const Operator& op, const Problem& problem, const OracleRequest& request,
                       bool gradient) try {
+  const Ticker ticker(fmt::format("{} T={} d={} H={}", op.declaration().name, problem.tokens, problem.key_dim,
+                                  problem.heads));
   OracleResult result = evaluate_oracle(op, problem, request);
   if (gradient)
     for (auto& [name, tensor] : evaluate_gradient(op, problem, request).tensors)
@@ -198,6 +242,11 @@ void write_reference(const Arguments& arguments) {
   if (!arguments.output.starts_with("/dev/")) print_summary(arguments, declaration, problem, result);
   if (!problem.ignored.empty())
     note(fmt::format("{} does not take {}: left out", declaration.name, fmt::join(problem.ignored, ", ")));
+  if (request.double_double && result.method.find("mpfi") != std::string::npos)
+    note(fmt::format("{}: the double-double sums do not reach this, by {} instead", declaration.name,
+                     result.method));
+  if (request.double_double && arguments.rows.empty())
+    note("precision double-double hands over no state: no final_state.X is written");
   note_inputs(problem.fields, arguments.input);
   note_options(problem.options);
 }
@@ -231,8 +280,11 @@ void add_reference(CLI::App& app, int&) {
                    "KEY=VALUE, exact: normalize, epsilon, ridge, scale, decay")
       ->allow_extra_args(false);
   command
-      ->add_option("--precision", arguments->precision,
-                   "exact (rational), a number of bits, or adaptive: within 2^-100 of the value")
+      ->add_option(
+          "--precision", arguments->precision,
+          "exact (rational), a number of bits, adaptive: within 2^-100 of the value, or double-double: "
+          "certified sums with radii of at most 2^-60 of the magnitude, over a hundred times faster, without "
+          "final states; what they do not reach (delta rules, softmax, initial states, ridge) is adaptive")
       ->capture_default_str();
   command->add_option("--rows", arguments->rows, "A:B, these tokens alone (half-open)");
   command->add_flag("--gradient", arguments->gradient,
@@ -242,6 +294,9 @@ void add_reference(CLI::App& app, int&) {
            "also write this file: exact values as fractions, or a summary");
   command->footer(
       std::string(exit_codes) +
+      "Inputs are taken as the file holds them: rounded to nothing (attest check rounds them to the input "
+      "format of "
+      "each\ncontract before the kernel and the oracle see them).\n"
       "Example: attest reference hla2 --input in.safetensors --output out.safetensors --option decay=3/4 "
       "--precision exact --json out.json");
   command->callback([arguments] { write_reference(*arguments); });

@@ -553,10 +553,11 @@ products, named by one letter as in the formulas of <code>attest list --formulas
 <dt>start_keys, w</dt><dd>keys faded from the chunk's beginning, and the UT matrix times them: what the chunk removes from the state</dd>
 <dt>u</dt><dd>the values that the chunk writes: UT times v, less w times the state</dd>
 <dt>queries, removed, gain</dt><dd>log-linear: queries less what the chunk removes, what is removed from an older block, what a new block gains</dd>
-<dt>S, C, G, P, E, F …</dt><dd>the moments of the state, of forms that go token by token or by scan; S·C: the product that <code>subtract</code> takes G from</dd>
+<dt>S</dt><dd>the state of a form that goes token by token or by scan, rounded to its own format</dd>
 <dt>output</dt><dd>the result rounded to the output format</dd>
 </dl>
-<p>The shares are those of the errors to first order; sums in the accumulator and products of errors are in the bound and not in the figure.</p>
+<p>The shares are those of the errors to first order; sums in the accumulator and products of errors are in the bound and not in the figure. Forms
+that are bounded by a running error analysis (stream and scan of HLA) have no stages and are not drawn.</p>
 </details>
 </section>
 )html";

@@ -255,7 +255,7 @@ const std::vector<BadCase> bad_cases{
     {"ExactSoftmax", "softmax", "--precision exact",
      R"(precision exact: softmax has an exponential, expected an operator of rational operations (gates in "alpha"))"},
     {"PrecisionNoNumber", "linear", "--precision high",
-     R"(precision "high": expected exact, adaptive or a number of bits from 24 to 1000000)"},
+     R"(precision "high": expected exact, adaptive, double-double or a number of bits from 24 to 1000000)"},
     {"RowsBeyond", "linear", "--rows 2:5", "rows 2:5: expected A:B with 0 <= A <= B <= T=4"},
     {"RowsNoRange", "linear", "--rows 2", R"(rows "2": expected A:B, half-open token numbers from 0)"},
 };
@@ -450,6 +450,44 @@ TEST_F(ReferenceCommand, TakesTheCommittedActivationsForEveryOperator) {
     EXPECT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(SafetensorsFile(out).info("o").shape, (std::vector<std::int64_t>{1, 4, 8, 32}));
   }
+}
+
+TEST_F(ReferenceCommand, ComputesByCertifiedDoubleDoubleSums) {
+  const std::string input = " --input reports/baseline/activations/minilm_layer.safetensors --output ";
+  const auto compute = [&](const std::string& options) {
+    const ProgramRun run = run_attest(folder, "reference hla2 --precision " + options + input + out);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+  };
+  const auto values = [&](const std::string& name) { return SafetensorsFile(out).as_double(name); };
+  compute("double-double --rows 0:64");
+  const auto o = values("o"), low = values("o_low"), radius = values("o_radius"),
+             magnitude = values("o_magnitude");
+  EXPECT_EQ(SafetensorsFile(out).metadata().at("method"), "double-double");
+  EXPECT_FALSE(SafetensorsFile(out).has("final_state.S"));
+  compute("adaptive --rows 0:64");
+  const auto exact = values("o"), exact_low = values("o_low"), exact_radius = values("o_radius");
+  ASSERT_EQ(o.size(), exact.size());
+  for (std::size_t i = 0; i < o.size(); ++i) {
+    EXPECT_LE(std::abs((o[i] - exact[i]) + (low[i] - exact_low[i])),
+              radius[i] + exact_radius[i] + 0x1p-100 * std::abs(o[i]))
+        << i;
+    EXPECT_LE(radius[i], 0x1p-60 * magnitude[i]) << i;
+  }
+  compute("double-double");
+  EXPECT_FALSE(SafetensorsFile(out).has("final_state.S"));
+  EXPECT_EQ(values("o").size(), 256u * 8 * 32);
+}
+
+TEST_F(ReferenceCommand, SaysWhatDoubleDoubleDoesNotReach) {
+  write_fields(in, good_fields());
+  const ProgramRun states = reference("linear", "--precision double-double");
+  EXPECT_EQ(states.exit_code, 0);
+  EXPECT_NE(states.err.find("no final_state.X is written"), std::string::npos) << states.err;
+  EXPECT_EQ(states.err.find("do not reach"), std::string::npos) << states.err;
+  const ProgramRun delta = reference("delta", "--precision double-double");
+  EXPECT_EQ(delta.exit_code, 0);
+  EXPECT_NE(delta.err.find("do not reach this, by mpfi-192 instead"), std::string::npos) << delta.err;
+  EXPECT_EQ(reference("linear", "--precision double-double --gradient").exit_code, 2);
 }
 
 TEST_F(ReferenceCommand, ListsEveryOperatorInMarkdown) {
