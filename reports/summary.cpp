@@ -243,6 +243,8 @@ std::string percent(double share) {
   if (std::isnan(share)) return "NaN";
   if (share > 0 && share < 0.01) return "< 1 %";
   if (share > 0.99 && share < 1) return "> 99 %";
+  if (share < 0.5 && share >= 0.495)
+    return fmt::format("{:.3g} %", std::min(100 * share, 49.9));  // one half is a limit
   return fmt::format("{:.0f} %", 100 * share);
 }
 

@@ -373,6 +373,13 @@ TEST(Summary, QuotesTheWorstCaseOfAKernel) {
   EXPECT_EQ(overall(empty_records()), Verdict::not_run);
 }
 
+TEST(Summary, DoesNotRoundSharesToTheLimit) {
+  EXPECT_EQ(percent(0.497), "49.7 %");
+  EXPECT_EQ(percent(0.49999), "49.9 %");
+  EXPECT_EQ(percent(0.5), "50 %");
+  EXPECT_EQ(percent(0.494), "49 %");
+}
+
 TEST(Summary, NaNIsTheWorstNumber) {
   EXPECT_TRUE(worse_number(NAN, 1e300));
   EXPECT_FALSE(worse_number(1e300, NAN));
