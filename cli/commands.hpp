@@ -25,5 +25,6 @@ void add_reference(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
+void add_identify(CLI::App& app, int& exit_code);
 
 }  // namespace attest

@@ -55,6 +55,7 @@ int run_program(int argc, const char* const* argv) {
   add_check(app, exit_code);
   add_report(app, exit_code);
   add_compare(app, exit_code);
+  add_identify(app, exit_code);
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);
