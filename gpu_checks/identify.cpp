@@ -221,7 +221,7 @@ Identification compare(const Kernel& kernel, const Case& input) {
   const Declaration& declared = find_operator(kernel.op, kernel.variant)->declaration();
   Identification result;
   result.tokens = *input.tokens;
-  result.threshold = 32 * coarsest_unit(kernel.contract) * std::sqrt(static_cast<double>(result.tokens));
+  result.threshold = 16 * coarsest_unit(kernel.contract);
   const Problem problem = round_inputs(kernel.contract, draw_problem(input, declared));
   const KernelResult run = kernel.run(problem);
   if (run.status != KernelStatus::ok) {

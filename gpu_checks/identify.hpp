@@ -1,7 +1,7 @@
 // Which operator does a kernel compute? The kernel runs on a drawn problem of its declared operator with every field and
 // option that this takes; its output is compared with every operator and variant of the registry that the fields suffice
 // for, and with near misses: what a kernel computes that has one of the usual faults (a decay shifted by a token, levels off
-// by one, the strict mask ...). A candidate matches when the relative L2 error stays below 32 u sqrt(T) of the coarsest
+// by one, the strict mask ...). A candidate matches when the relative L2 error stays below 16 u of the coarsest
 // format of the kernel's contract, far below the distance of two candidates on such a problem.
 #pragma once
 #include <string>
