@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
+#include "gpu_checks/oracle/gpu_oracle.hpp"
 #include "reference/cases/random.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/batch.hpp"
+#include "reference/forms/certified_route.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
-#include "gpu_checks/oracle/gpu_oracle.hpp"
-#include "reference/forms/certified_route.hpp"
 #include "reference/forms/oracle.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -149,7 +149,10 @@ std::optional<double> relative_norm(const Matrix<double>& got, const Expected& e
     const double error = *std::max_element(errors.begin(), errors.end());
     const double value = *std::max_element(values.begin(), values.end());
     double norm = 0;
-    if (error > 0) norm = value == 0 || std::isinf(error) ? INFINITY : error / value * (scaled(errors, error) / scaled(values, value));
+    if (error > 0)
+      norm = value == 0 || std::isinf(error)
+                 ? INFINITY
+                 : error / value * (scaled(errors, error) / scaled(values, value));
     worst = std::max(worst.value_or(0), norm);
   }
   return worst;
@@ -161,7 +164,8 @@ std::string in_words(const std::set<Index>& values, Index count) {
   if (static_cast<Index>(values.size()) == count && count > 1) return "all";
   if (values.size() == 1) return std::to_string(*values.begin());
   const bool dense = *values.rbegin() - *values.begin() + 1 == static_cast<Index>(values.size());
-  if (dense || values.size() > 6) return std::to_string(*values.begin()) + ".." + std::to_string(*values.rbegin());
+  if (dense || values.size() > 6)
+    return std::to_string(*values.begin()) + ".." + std::to_string(*values.rbegin());
   std::string text;
   for (const Index v : values) text += (text.empty() ? "" : ", ") + std::to_string(v);
   return text;
@@ -186,7 +190,8 @@ struct Comparison {
   }
 };
 
-void describe(const Comparison& compared, const Rows& rows, const Problem& problem, const Evaluation& how, Checked& result) {
+void describe(const Comparison& compared, const Rows& rows, const Problem& problem, const Evaluation& how,
+              Checked& result) {
   const Index columns = problem.value_dim, count = compared.got.size();
   std::vector<Index> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -198,7 +203,8 @@ void describe(const Comparison& compared, const Rows& rows, const Problem& probl
   for (auto i = order.begin(); i != top; ++i) {
     const Slot& slot = rows.slot_of(*i / columns);
     result.worst.push_back({slot.batch, slot.first + rows.position_of(*i / columns), slot.head, *i % columns,
-                            compared.high.data()[*i], compared.got.data()[*i], compared.bound(*i), compared.ratio(*i)});
+                            compared.high.data()[*i], compared.got.data()[*i], compared.bound(*i),
+                            compared.ratio(*i)});
   }
   std::map<Index, PositionError> positions;
   std::set<Index> tokens, chunk_positions, heads, violated_columns;
@@ -206,7 +212,8 @@ void describe(const Comparison& compared, const Rows& rows, const Problem& probl
     const Index row = i / columns, position = rows.position_of(row);
     const double ratio = compared.ratio(i);
     auto [at, fresh] = positions.try_emplace(position);
-    if (fresh || ratio > at->second.ratio) at->second = {position, ratio, compared.error(i), compared.bound(i)};
+    if (fresh || ratio > at->second.ratio)
+      at->second = {position, ratio, compared.error(i), compared.bound(i)};
     if (!compared.violated(i)) continue;
     tokens.insert(position), heads.insert(rows.slot_of(row).head), violated_columns.insert(i % columns);
     if (how.form == Form::chunk) chunk_positions.insert(position % how.chunk);
@@ -218,8 +225,8 @@ void describe(const Comparison& compared, const Rows& rows, const Problem& probl
 }
 
 bool independent(const Case& input, const Contract& contract) {
-  return input.drawn() && find_recipe(input.recipe)->independent && find_gate_recipe(input.gates)->independent &&
-         !contract.truncates;
+  return input.drawn() && find_recipe(input.recipe)->independent &&
+         find_gate_recipe(input.gates)->independent && !contract.truncates;
 }
 
 // The masked dense evaluation that a user would write: one chunk as wide as the sequence, every product with operands
@@ -231,13 +238,15 @@ std::optional<Kernel> plain_kernel(const Operator& op, const Problem& problem, c
   contract.accumulate = contract.gate_sum = of.input == fp64 ? fp64 : fp32;
   Evaluation how{Form::chunk, 1, static_cast<int>(declaration.algebras.size()) - 1};
   while (how.chunk < problem.tokens) how.chunk *= 2;
-  const bool chunked = std::find(declaration.forms.begin(), declaration.forms.end(), Form::chunk) != declaration.forms.end();
+  const bool chunked =
+      std::find(declaration.forms.begin(), declaration.forms.end(), Form::chunk) != declaration.forms.end();
   if (!chunked) how.form = Form::stream;
   return cpu_kernel(op, how, "plain", contract);
 }
 
 constexpr const char* raw_keys =
-    "; the keys are no unit vectors, so that the state may grow with every token: --unit-keys divides q and k by their "
+    "; the keys are no unit vectors, so that the state may grow with every token: --unit-keys divides q and "
+    "k by their "
     "l2 norm";
 
 // Whether a delta rule reads a key that is clearly longer than a unit vector, beyond what rounding one can make of it.
@@ -257,7 +266,8 @@ bool long_keys(const Problem& problem, const Declaration& declaration) {
 // where they exist, and by intervals as soon as somebody's bound asks for a smaller radius.
 class SharedOracle {
  public:
-  SharedOracle(const Operator& op, Problem rounded, int threads) : problem(std::move(rounded)), op_(op), threads_(threads) {
+  SharedOracle(const Operator& op, Problem rounded, int threads)
+      : problem(std::move(rounded)), op_(op), threads_(threads) {
     evaluate(true);
   }
   // Whether there is a smaller radius now.
@@ -292,14 +302,16 @@ struct PlainCache {
   std::map<std::pair<std::string, Index>, Matrix<double>> outputs;
 };
 
-Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, SharedOracle& oracle, Index tokens,
-                     PlainCache& plain) {
+Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, SharedOracle& oracle,
+                     Index tokens, PlainCache& plain) {
   const auto start = Clock::now();
   Checked result;
   result.kernel = &kernel, result.input = input, result.tokens = tokens;
   if (result.input.tokens || tokens != oracle.problem.tokens) result.input.tokens = tokens;
-  result.oracle_method = oracle.result.method, result.oracle_bits = oracle.result.bits, result.oracle_ns = oracle.nanoseconds;
-  const Problem problem = tokens == oracle.problem.tokens ? oracle.problem : first_tokens(oracle.problem, tokens);
+  result.oracle_method = oracle.result.method, result.oracle_bits = oracle.result.bits,
+  result.oracle_ns = oracle.nanoseconds;
+  const Problem problem =
+      tokens == oracle.problem.tokens ? oracle.problem : first_tokens(oracle.problem, tokens);
   const auto finish = [&](Verdict verdict, std::string reason) {
     result.verdict = verdict, result.reason = std::move(reason);
     result.total_ns = since(start);
@@ -317,7 +329,8 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   const Rows rows(problem);
   const OracleTensor& truth = oracle.result.tensors.at("o");
   const Matrix<double> got = rows.gather(o.data, tokens);
-  const Expected expected{rows.gather(truth.value, oracle.problem.tokens), rows.gather(truth.low, oracle.problem.tokens),
+  const Expected expected{rows.gather(truth.value, oracle.problem.tokens),
+                          rows.gather(truth.low, oracle.problem.tokens),
                           rows.gather(truth.radius, oracle.problem.tokens)};
   const Matrix<double> magnitude = rows.gather(truth.magnitude, oracle.problem.tokens);
   const ErrorModel model = model_of(kernel, op, problem, rows);
@@ -352,12 +365,18 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
 
 Format format_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return fp32;
-    case Dtype::f16: return fp16;
-    case Dtype::bf16: return bf16;
-    case Dtype::f8_e4m3: return fp8_e4m3;
-    case Dtype::f8_e5m2: return fp8_e5m2;
-    default: return fp64;
+    case Dtype::f32:
+      return fp32;
+    case Dtype::f16:
+      return fp16;
+    case Dtype::bf16:
+      return bf16;
+    case Dtype::f8_e4m3:
+      return fp8_e4m3;
+    case Dtype::f8_e5m2:
+      return fp8_e5m2;
+    default:
+      return fp64;
   }
 }
 
@@ -368,7 +387,9 @@ bool same_inputs(const Problem& a, const Problem& b) {
   if (a.fields.size() != b.fields.size() || to_text(a.options) != to_text(b.options)) return false;
   for (const auto& [name, tensor] : a.fields) {
     const Tensor* other = b.field(name);
-    if (!other || !std::equal(tensor.data.begin(), tensor.data.end(), other->data.begin(), other->data.end(), same)) return false;
+    if (!other ||
+        !std::equal(tensor.data.begin(), tensor.data.end(), other->data.begin(), other->data.end(), same))
+      return false;
   }
   return true;
 }
@@ -400,7 +421,8 @@ struct Job {
   Case input;
   Problem rounded;
   std::vector<Index> lengths;
-  std::vector<std::pair<const Kernel*, std::vector<Index>>> kernels;  // and an index of results for every length
+  std::vector<std::pair<const Kernel*, std::vector<Index>>>
+      kernels;  // and an index of results for every length
 };
 
 std::vector<Job> plan(const std::vector<CheckSource>& sources, Index& total) {
@@ -440,13 +462,15 @@ std::vector<Job> plan(const std::vector<CheckSource>& sources, Index& total) {
 // Hands results over in order.
 class Sequencer {
  public:
-  Sequencer(Index total, const CheckListener& listener) : results_(static_cast<std::size_t>(total)), listener_(listener) {}
+  Sequencer(Index total, const CheckListener& listener)
+      : results_(static_cast<std::size_t>(total)), listener_(listener) {}
   void add(Index index, Checked result) {
     const std::lock_guard lock(guard_);
     results_[static_cast<std::size_t>(index)] = std::move(result);
     ++done_;
     if (listener_.progress) listener_.progress(done_, static_cast<Index>(results_.size()));
-    for (; next_ < results_.size() && results_[next_]; results_[next_++].reset()) listener_.result(*results_[next_]);
+    for (; next_ < results_.size() && results_[next_]; results_[next_++].reset())
+      listener_.result(*results_[next_]);
   }
 
  private:
@@ -493,9 +517,11 @@ Checked check_one(const Kernel& kernel, const Case& input, const Problem& proble
 
 Problem first_tokens(const Problem& problem, Index tokens) {
   if (tokens == problem.tokens) return problem;
-  if (tokens > problem.tokens) throw BadInput("T=" + std::to_string(tokens) + ": expected at most the " +
-                                              std::to_string(problem.tokens) + " tokens of the input");
-  if (!problem.cu_seqlens.empty()) throw BadInput("T=" + std::to_string(tokens) + ": a packed input is checked as a whole");
+  if (tokens > problem.tokens)
+    throw BadInput("T=" + std::to_string(tokens) + ": expected at most the " +
+                   std::to_string(problem.tokens) + " tokens of the input");
+  if (!problem.cu_seqlens.empty())
+    throw BadInput("T=" + std::to_string(tokens) + ": a packed input is checked as a whole");
   Problem cut = problem;
   cut.tokens = tokens;
   for (auto& [name, tensor] : cut.fields) {

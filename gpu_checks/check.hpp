@@ -14,10 +14,11 @@ namespace attest {
 
 // What is to be checked: kernels of one operator and variant on one input, at one or more lengths.
 struct CheckSource {
-  Case input;                   // of the longest length
-  std::vector<Index> lengths;   // ascending, the last is the longest; prefixes of a file, else cases of their own
+  Case input;  // of the longest length
+  std::vector<Index>
+      lengths;  // ascending, the last is the longest; prefixes of a file, else cases of their own
   std::vector<const Kernel*> kernels;
-  Problem problem;              // of a file: already loaded; else empty
+  Problem problem;  // of a file: already loaded; else empty
 };
 
 struct CheckedElement {
@@ -42,8 +43,9 @@ struct Checked {
   Verdict verdict = Verdict::not_run;
   std::string reason;
   Judgement judgement;
-  bool bounded = false;        // by the error model: else only the errors in ulps and norm are known
-  std::optional<double> norm;  // relative l2 error of o, of the worst sequence and head; none: nothing finite there
+  bool bounded = false;  // by the error model: else only the errors in ulps and norm are known
+  std::optional<double>
+      norm;  // relative l2 error of o, of the worst sequence and head; none: nothing finite there
   std::vector<PositionError> positions;
   std::vector<CheckedElement> worst;       // worst first
   std::optional<Whereabouts> whereabouts;  // when there are violations

@@ -160,9 +160,11 @@ std::string explain(const Entry& entry) {
   std::string text = fmt::format("    claimed:   {}\n    fails at:  {}\n    compared:  {}, entry [{},{}]\n",
                                  entry.claim->statement.text, inputs, c.difference.what, c.row, c.column);
   if (entry.corrected)
-    text += fmt::format("    corrected: {} ({})\n", entry.claim->corrected->text, finding_name(entry.corrected->verdict));
+    text += fmt::format("    corrected: {} ({})\n", entry.claim->corrected->text,
+                        finding_name(entry.corrected->verdict));
   if (entry.instead)
-    text += fmt::format("    computes:  {} ({})\n", entry.claim->instead->text, finding_name(entry.instead->verdict));
+    text += fmt::format("    computes:  {} ({})\n", entry.claim->instead->text,
+                        finding_name(entry.instead->verdict));
   return text;
 }
 

@@ -182,8 +182,8 @@ std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOpti
   for (auto& [kernel, index, on_cuda] : read_announcement(announced, plugin->place(), glob)) {
     kernel.door = "plugin", kernel.sha256 = digest;
     kernel.source = "--plugin " + shell_word(path);
-    kernel.run = [plugin, of = kernel, index](const Problem& problem) {
-      return plugin->run(of, index, problem);
+    kernel.run = [plugin, of = kernel, at = index](const Problem& problem) {
+      return plugin->run(of, at, problem);
     };
     kernels.push_back(std::move(kernel));
   }

@@ -56,8 +56,10 @@ void on_crash(int signal, siginfo_t* info, void* context) {
   for (const Watched& memory : watched)
     if (memory.what && at >= memory.first && at < memory.last) what = memory.what;
   std::array<char, 128> text{'!'};
-  std::strcat(text.data(), access), std::strcat(text.data(), " "), std::strcat(text.data(), what);
-  send(control, text.data(), std::strlen(text.data()), MSG_NOSIGNAL);
+  std::size_t length = 1;
+  for (const char* part : {access, " ", what})
+    for (; *part != 0 && length < text.size(); ++part) text[length++] = *part;
+  send(control, text.data(), length, MSG_NOSIGNAL);
   std::signal(signal, SIG_DFL);  // on return it happens again
 }
 

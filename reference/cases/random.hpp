@@ -13,9 +13,9 @@ class Random {
   Random(std::uint64_t seed, std::string_view name);
 
   std::uint64_t bits();
-  std::uint64_t below(std::uint64_t limit) { return bits() % limit; }  // bias below limit / 2^64
-  double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }                // [0, 1)
-  double uniform(double low, double high) { return low + (high - low) * uniform(); }      // [low, high)
+  std::uint64_t below(std::uint64_t limit) { return bits() % limit; }       // bias below limit / 2^64
+  double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }  // [0, 1)
+  double uniform(double low, double high) { return low + (high - low) * uniform(); }  // [low, high)
   double sign() { return bits() >> 63 ? -1.0 : 1.0; }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
   // The sum of twelve uniforms less 6 (Irwin-Hall): mean 0, variance 1, never beyond 6.

@@ -71,7 +71,8 @@ const std::vector<Recipe>& table() {
          const std::uint64_t kind = r.below(4);
          return kind == 0 ? x * 0x1p-18 : kind == 1 ? x * 0x1p-130 : x;
        })},
-      {{"cancellation", "tokens in pairs of nearly opposite values: the second is 1/64 gaussian less the first", false},
+      {{"cancellation",
+        "tokens in pairs of nearly opposite values: the second is 1/64 gaussian less the first", false},
        [previous = std::vector<double>()](Random& r, double* x, Index size, Index t) mutable {
          previous.resize(static_cast<std::size_t>(size));
          for (Index i = 0; i < size; ++i) {
@@ -94,8 +95,7 @@ const std::vector<Recipe>& table() {
          const auto word = static_cast<Index>(r.below(4));
          for (Index i = 0; i < size; ++i) x[i] = words[static_cast<std::size_t>(word * size + i)];
        }},
-      {{"sparse", "seven entries in eight are 0, the others gaussian", false},
-       each([](Random& r, Index) {
+      {{"sparse", "seven entries in eight are 0, the others gaussian", false}, each([](Random& r, Index) {
          const double x = r.gaussian();
          return r.one_in(8) ? x : 0.0;
        })},
@@ -106,7 +106,8 @@ const std::vector<Recipe>& table() {
 }
 
 const RecipeInfo* find(const std::vector<RecipeInfo>& list, std::string_view name) {
-  const auto found = std::find_if(list.begin(), list.end(), [&](const RecipeInfo& r) { return r.name == name; });
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const RecipeInfo& r) { return r.name == name; });
   return found == list.end() ? nullptr : &*found;
 }
 
@@ -152,8 +153,9 @@ const std::vector<RecipeInfo>& gate_recipes() {
   static const std::vector<RecipeInfo> list = {
       {"published", "as Mamba-2, Gated DeltaNet, RetNet and log-linear attention initialise them"},
       {"uniform", "g in (-1, 0], beta in [0, 1), level scales in [-1, 1), decay in [1/2, 1)"},
-      {"extreme", "g among 0, -2^-20, -1, -20, -100; beta among 0, 1, 2^-12, 1 - 2^-8; level scales among 0, 1, -1, 2, "
-                  "2^-12; decay 1 and 1/2 in turn",
+      {"extreme",
+       "g among 0, -2^-20, -1, -20, -100; beta among 0, 1, 2^-12, 1 - 2^-8; level scales among 0, 1, -1, 2, "
+       "2^-12; decay 1 and 1/2 in turn",
        false},
       {"none", "g = 0, beta = 1, level scales 1, no decay", false},
   };
@@ -164,7 +166,8 @@ const RecipeInfo* find_recipe(std::string_view name) { return find(recipes(), na
 const RecipeInfo* find_gate_recipe(std::string_view name) { return find(gate_recipes(), name); }
 
 Tensor draw(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape, std::uint64_t seed) {
-  const auto entry = std::find_if(table().begin(), table().end(), [&](const Recipe& r) { return r.info.name == recipe.name; });
+  const auto entry = std::find_if(table().begin(), table().end(),
+                                  [&](const Recipe& r) { return r.info.name == recipe.name; });
   const Index batch = shape.at(0), tokens = shape.at(1), heads = shape.at(2), size = shape.at(3);
   Tensor tensor{std::move(shape), {}};
   tensor.data.resize(static_cast<std::size_t>(count(tensor.shape)));
@@ -173,18 +176,21 @@ Tensor draw(const RecipeInfo& recipe, std::string_view field, std::vector<Index>
       // A stream of its own for every head, so that a longer sequence begins like a shorter one.
       Random random(seed, std::string(field) + '/' + std::to_string(b) + '/' + std::to_string(h));
       DrawRow draw_row = entry->draw;  // a copy: recipes remember the token before
-      for (Index t = 0; t < tokens; ++t) draw_row(random, tensor.data.data() + ((b * tokens + t) * heads + h) * size, size, t);
+      for (Index t = 0; t < tokens; ++t)
+        draw_row(random, tensor.data.data() + ((b * tokens + t) * heads + h) * size, size, t);
     }
   return tensor;
 }
 
-Tensor draw_gate(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape, std::uint64_t seed) {
+Tensor draw_gate(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape,
+                 std::uint64_t seed) {
   Tensor tensor{std::move(shape), {}};
   tensor.data.resize(static_cast<std::size_t>(count(tensor.shape)));
   if (field == "decay") {
     Random random(seed, "decay");
     for (std::size_t h = 0; h < tensor.data.size(); ++h)
-      tensor.data[h] = recipe.name == "published" ? 1 - power(-5 - static_cast<int>(std::min<std::size_t>(h, 18)))
+      tensor.data[h] = recipe.name == "published"
+                           ? 1 - power(-5 - static_cast<int>(std::min<std::size_t>(h, 18)))
                        : recipe.name == "uniform" ? random.uniform(0.5, 1)
                        : recipe.name == "extreme" ? (h % 2 == 0 ? 1 : 0.5)
                                                   : 1;

@@ -26,7 +26,8 @@ const RecipeInfo* find_gate_recipe(std::string_view name);
 // Values of q, k or v, `shape` [B, T, H, D].
 Tensor draw(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape, std::uint64_t seed);
 // Values of g [B,T,H], beta [B,T,H], level_scales [B,T,H,L] or decay [H].
-Tensor draw_gate(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape, std::uint64_t seed);
+Tensor draw_gate(const RecipeInfo& recipe, std::string_view field, std::vector<Index> shape,
+                 std::uint64_t seed);
 // Divides every row of the last dimension by its l2 norm (a zero row stays): + * / and square root only.
 void normalise_rows(Tensor& tensor);
 

@@ -13,7 +13,8 @@ namespace attest {
 
 template <class D, class S>
 auto import_state(const Head<S>& head) {
-  if constexpr (requires { D::import_state(head); }) return D::import_state(head);
+  if constexpr (requires { D::import_state(head); })
+    return D::import_state(head);
   else {
     auto segment = D::template identity<S>(head.dims());
     segment.visit([&](const char* name, Matrix<S>& moment) {
@@ -25,7 +26,8 @@ auto import_state(const Head<S>& head) {
 
 template <class D, class S, class Segment>
 State<S> export_state(Segment segment, const Head<S>& head) {
-  if constexpr (requires { D::export_state(segment, head); }) return D::export_state(segment, head);
+  if constexpr (requires { D::export_state(segment, head); })
+    return D::export_state(segment, head);
   else {
     State<S> state;
     segment.visit([&](const char* name, Matrix<S>& moment) { state.moments[name] = {moment}; });
@@ -35,8 +37,10 @@ State<S> export_state(Segment segment, const Head<S>& head) {
 
 template <class D, class S, class Segment>
 Segment append_token(const Segment& prefix, const Head<S>& head, Index t) {
-  if constexpr (requires { D::append(prefix, head, t); }) return D::append(prefix, head, t);
-  else return D::combine(prefix, D::token(head, t));
+  if constexpr (requires { D::append(prefix, head, t); })
+    return D::append(prefix, head, t);
+  else
+    return D::combine(prefix, D::token(head, t));
 }
 
 template <class S, class Segment>
@@ -46,7 +50,8 @@ void round_carried(Arithmetic<S>& arithmetic, Segment& segment) {
 
 template <class D, class S>
 Solution<S> stream(Arithmetic<S>& arithmetic, const Head<S>& head) {
-  if constexpr (requires { D::stream(arithmetic, head); }) return D::stream(arithmetic, head);
+  if constexpr (requires { D::stream(arithmetic, head); })
+    return D::stream(arithmetic, head);
   else {
     Solution<S> result{zeros<S>(head.tokens(), head.v.cols()), {}};
     auto prefix = import_state<D>(head);
@@ -73,7 +78,8 @@ std::vector<Segment> exclusive_scan(Arithmetic<S>& arithmetic, std::vector<Segme
     return sum;
   };
   for (std::size_t stride = 1; stride < size; stride *= 2)
-    for (std::size_t i = 2 * stride - 1; i < size; i += 2 * stride) tree[i] = combine(tree[i - stride], tree[i]);
+    for (std::size_t i = 2 * stride - 1; i < size; i += 2 * stride)
+      tree[i] = combine(tree[i - stride], tree[i]);
   tree[size - 1] = D::template identity<S>(dims);
   for (std::size_t stride = size / 2; stride > 0; stride /= 2)
     for (std::size_t i = 2 * stride - 1; i < size; i += 2 * stride) {

@@ -12,7 +12,8 @@ namespace attest {
 template <class D, class S>
 constexpr bool evaluates_over() {
   constexpr bool has_exponential = std::is_same_v<S, Interval> || std::is_floating_point_v<S> ||
-                                   std::is_same_v<S, Running> || std::is_same_v<S, Var<Interval>> || std::is_same_v<S, Var<double>>;
+                                   std::is_same_v<S, Running> || std::is_same_v<S, Var<Interval>> ||
+                                   std::is_same_v<S, Var<double>>;
   return has_exponential || !requires { typename D::NeedsExponential; };
 }
 
@@ -22,7 +23,7 @@ struct ScanOf {
   using type = D;
 };
 template <class D>
-  requires requires { typename D::Scan; }
+requires requires { typename D::Scan; }
 struct ScanOf<D> {
   using type = typename D::Scan;
 };

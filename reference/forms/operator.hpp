@@ -32,7 +32,8 @@ class Evaluator {
  public:
   virtual ~Evaluator() = default;
   // The unnormalised operator on one head. The form must be one of the declaration's.
-  virtual Solution<S> evaluate(const Head<S>& head, const Evaluation& how, Arithmetic<S>& arithmetic) const = 0;
+  virtual Solution<S> evaluate(const Head<S>& head, const Evaluation& how,
+                               Arithmetic<S>& arithmetic) const = 0;
   Solution<S> evaluate(const Head<S>& head, const Evaluation& how = {}) const {
     Arithmetic<S> exact;
     return evaluate(head, how, exact);
@@ -42,8 +43,9 @@ class Evaluator {
 template <class... S>
 struct Scalars {};
 // float and double are for kernels under test and plain evaluation, Running for their bounds, the others for truth.
-using AllScalars = Scalars<Rational, PrimeField, Interval, Magnitude, Running, double, float, Dual<PrimeField>,
-                           Var<Rational>, Var<PrimeField>, Var<Interval>, Var<double>, Var<Magnitude>>;
+using AllScalars =
+    Scalars<Rational, PrimeField, Interval, Magnitude, Running, double, float, Dual<PrimeField>,
+            Var<Rational>, Var<PrimeField>, Var<Interval>, Var<double>, Var<Magnitude>>;
 
 template <class List>
 struct Evaluators;

@@ -12,6 +12,8 @@ inline double approximate(const Running& value) { return value.value; }
 inline double approximate(const Rational& value) { return nearest_double(value); }
 inline double approximate(const Interval& value) { return mpfi_get_d(value.backend().data()); }
 template <class S>
-double approximate(const Var<S>& value) { return approximate(value.value); }
+double approximate(const Var<S>& value) {
+  return approximate(value.value);
+}
 
 }  // namespace attest

@@ -30,7 +30,9 @@ struct Dual {
   Dual& operator-=(const Dual& other) { return *this = *this - other; }
   Dual& operator*=(const Dual& other) { return *this = *this * other; }
   Dual& operator/=(const Dual& other) { return *this = *this / other; }
-  friend bool operator==(const Dual& a, const Dual& b) { return a.value == b.value && a.tangent == b.tangent; }
+  friend bool operator==(const Dual& a, const Dual& b) {
+    return a.value == b.value && a.tangent == b.tangent;
+  }
 };
 
 // One tape is active per thread and scalar while it lives; Vars made meanwhile belong to it.

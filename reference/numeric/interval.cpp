@@ -46,8 +46,10 @@ Enclosure enclosure_of(const Interval& value) {
   result.high = nearest_with_subnormals(middle.value);
   if (!std::isfinite(result.high)) {
     // Infinite when the whole interval lies beyond the doubles on one side; otherwise nothing is known yet.
-    const bool beyond = std::isinf(mpfr_get_d(&data->left, MPFR_RNDZ) * 2) && std::isinf(mpfr_get_d(&data->right, MPFR_RNDZ) * 2) &&
-                        mpfr_sgn(&data->left) == mpfr_sgn(&data->right) && mpfr_number_p(&data->left) && mpfr_number_p(&data->right);
+    const bool beyond = std::isinf(mpfr_get_d(&data->left, MPFR_RNDZ) * 2) &&
+                        std::isinf(mpfr_get_d(&data->right, MPFR_RNDZ) * 2) &&
+                        mpfr_sgn(&data->left) == mpfr_sgn(&data->right) && mpfr_number_p(&data->left) &&
+                        mpfr_number_p(&data->right);
     return {beyond ? result.high : 0, 0, std::numeric_limits<double>::infinity()};
   }
   mpfr_sub_d(rest.value, middle.value, result.high, MPFR_RNDN);
@@ -80,7 +82,8 @@ Enclosure enclosure_of(const Rational& value) {
 bool contains(const Interval& interval, const Rational& value) {
   const auto* data = interval.backend().data();
   if (mpfi_nan_p(data)) return false;
-  return mpfr_cmp_q(&data->left, value.backend().data()) <= 0 && mpfr_cmp_q(&data->right, value.backend().data()) >= 0;
+  return mpfr_cmp_q(&data->left, value.backend().data()) <= 0 &&
+         mpfr_cmp_q(&data->right, value.backend().data()) >= 0;
 }
 
 bool is_nan(const Interval& value) { return mpfi_nan_p(value.backend().data()) != 0; }

@@ -13,7 +13,8 @@ class PrimeField {
   static constexpr std::uint64_t modulus = (std::uint64_t{1} << 61) - 1;
 
   PrimeField() = default;
-  PrimeField(int value) : residue_(value < 0 ? modulus - reduce(-static_cast<std::int64_t>(value)) : reduce(value)) {
+  PrimeField(int value)
+      : residue_(value < 0 ? modulus - reduce(-static_cast<std::int64_t>(value)) : reduce(value)) {
     if (residue_ == modulus) residue_ = 0;
   }
   static PrimeField from_residue(std::uint64_t value) {
@@ -32,7 +33,8 @@ class PrimeField {
   }
   friend PrimeField operator*(PrimeField a, PrimeField b) {
     const auto wide = static_cast<unsigned __int128>(a.residue_) * b.residue_;
-    const std::uint64_t sum = static_cast<std::uint64_t>(wide & modulus) + static_cast<std::uint64_t>(wide >> 61);
+    const std::uint64_t sum =
+        static_cast<std::uint64_t>(wide & modulus) + static_cast<std::uint64_t>(wide >> 61);
     return raw(sum >= modulus ? sum - modulus : sum);
   }
   // Division by zero gives zero times the inverse of zero, i.e. zero: callers keep denominators away from it.
@@ -53,7 +55,9 @@ class PrimeField {
   }
 
  private:
-  static constexpr std::uint64_t reduce(std::int64_t value) { return static_cast<std::uint64_t>(value) % modulus; }
+  static constexpr std::uint64_t reduce(std::int64_t value) {
+    return static_cast<std::uint64_t>(value) % modulus;
+  }
   static PrimeField raw(std::uint64_t residue) {
     PrimeField result;
     result.residue_ = residue;

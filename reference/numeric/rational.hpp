@@ -7,8 +7,8 @@
 
 namespace attest {
 
-using Rational = boost::multiprecision::number<boost::multiprecision::gmp_rational,
-                                               boost::multiprecision::et_off>;
+using Rational =
+    boost::multiprecision::number<boost::multiprecision::gmp_rational, boost::multiprecision::et_off>;
 
 // Reads "3/4", "-2", "0.1" (one tenth) or "1e-3" exactly; nothing when the text is not such a number.
 std::optional<Rational> parse_rational(std::string_view text);

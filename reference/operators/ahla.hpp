@@ -26,11 +26,14 @@ struct Ahla {
     Matrix<S> R, P, E;
     S rho;
     template <class F>
-    void visit(F&& f) { f("P", P), f("E", E); }
+    void visit(F&& f) {
+      f("P", P), f("E", E);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
-    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, d.value_dim), S(1)};
+    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim),
+            zeros<S>(d.key_dim, d.value_dim), S(1)};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
@@ -58,7 +61,8 @@ struct Ahla {
         for (Index i = j; i <= t; ++i) weight += gamma[t - j] * scores(t, i) * scores(i, j);
         result.o.row(t) += weight * head.v.row(j);
       }
-      for (Index i = 0; i <= t; ++i) result.o.row(t) += (gamma[t + 1] * scores(t, i)) * product(head.q.row(i), P0);
+      for (Index i = 0; i <= t; ++i)
+        result.o.row(t) += (gamma[t + 1] * scores(t, i)) * product(head.q.row(i), P0);
       result.o.row(t) += gamma[t + 1] * product(head.q.row(t), E0);
     }
     Matrix<S> rows = zeros<S>(n, head.v.cols());  // q_i^T P_i

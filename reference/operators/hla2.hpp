@@ -14,8 +14,15 @@ namespace attest {
 struct Hla2Base {
   static constexpr bool reads_before = false;
   static Declaration declare(const char* variant, const char* formula, const char* source) {
-    return {.name = "hla2", .variant = variant, .formula = formula, .source = source,
-            .decay = true, .ridge = true, .normalize = true, .degree_q = 2, .degree_k = 2};
+    return {.name = "hla2",
+            .variant = variant,
+            .formula = formula,
+            .source = source,
+            .decay = true,
+            .ridge = true,
+            .normalize = true,
+            .degree_q = 2,
+            .degree_k = 2};
   }
   template <class S>
   static Matrix<S> initial(const Head<S>& head, const char* name) {
@@ -24,7 +31,8 @@ struct Hla2Base {
   // Lin_gamma(Q, Q, V): q_t^T C_t for the ridge, and C itself.
   template <class S>
   static Lin<S> chunk_ridge(Arithmetic<S>& arithmetic, const Head<S>& head, Index width) {
-    return chunk_linear(arithmetic, "ridge", head.q, head.q, head.v, constant_gates(head, 1), initial(head, "C"), width);
+    return chunk_linear(arithmetic, "ridge", head.q, head.q, head.v, constant_gates(head, 1),
+                        initial(head, "C"), width);
   }
 };
 
@@ -42,11 +50,14 @@ struct Hla2Masked : Hla2Base {
     Matrix<S> S_, C, G;
     S rho;  // gamma^length
     template <class F>
-    void visit(F&& f) { f("S", S_), f("C", C), f("G", G); }
+    void visit(F&& f) {
+      f("S", S_), f("C", C), f("G", G);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
-    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, d.value_dim), S(1)};
+    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim),
+            zeros<S>(d.key_dim, d.value_dim), S(1)};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
@@ -61,7 +72,8 @@ struct Hla2Masked : Hla2Base {
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
     const Matrix<S> q = head.q.row(t);
-    return product(product(q, prefix.S_), prefix.C) - product(q, prefix.G) + head.ridge * product(q, prefix.C);
+    return product(product(q, prefix.S_), prefix.C) - product(q, prefix.G) +
+           head.ridge * product(q, prefix.C);
   }
 
   template <class S>
@@ -69,12 +81,14 @@ struct Hla2Masked : Hla2Base {
     const Index n = head.tokens();
     const auto gamma = powers(head.decay, 2 * n + 2);
     const Matrix<S> scores = product(head.q, head.k.transpose());  // q_t.k_i, (tokens, tokens)
-    const Matrix<S> S0 = initial(head, "S"), C0 = initial(head, "C"), F0 = product(S0, C0) - initial(head, "G");
+    const Matrix<S> S0 = initial(head, "S"), C0 = initial(head, "C"),
+                    F0 = product(S0, C0) - initial(head, "G");
     Solution<S> result{zeros<S>(n, head.v.cols()), {}};
     for (Index t = 0; t < n; ++t) {
       const Matrix<S> through_S0 = product(product(head.q.row(t), S0), head.q.transpose());  // q_t^T S_0 q_j
       for (Index j = 0; j <= t; ++j) {
-        S weight = gamma[2 * t - j + 1] * through_S0(0, j) + head.ridge * gamma[t - j] * dot(head.q.row(t), head.q.row(j));
+        S weight = gamma[2 * t - j + 1] * through_S0(0, j) +
+                   head.ridge * gamma[t - j] * dot(head.q.row(t), head.q.row(j));
         for (Index i = 0; i <= j; ++i) weight += gamma[2 * t - i - j] * scores(t, i) * scores(j, i);
         result.o.row(t) += weight * head.v.row(j);
       }
@@ -93,7 +107,8 @@ struct Hla2Masked : Hla2Base {
     const auto a = chunk_linear(arithmetic, "a", head.q, head.k, head.k, once, initial(head, "S"), width);
     const Matrix<S> a_rows = arithmetic.operand("a.rows", a.o);
     const auto u = chunk_linear(arithmetic, "u", a_rows, head.q, head.v, once, initial(head, "C"), width);
-    const auto b = chunk_linear(arithmetic, "b", head.k, head.q, head.v, once, initial(head, "C"), width, Reads::exclusive);
+    const auto b = chunk_linear(arithmetic, "b", head.k, head.q, head.v, once, initial(head, "C"), width,
+                                Reads::exclusive);
     const Matrix<S> b_rows = arithmetic.operand("b.rows", Matrix<S>(head.decay * b.o));
     const auto g = chunk_linear(arithmetic, "g", head.q, head.k, b_rows, twice, initial(head, "G"), width);
     Matrix<S> o = u.o - g.o;
@@ -126,11 +141,14 @@ struct Hla2MaskedDirect : Hla2Base {
     Matrix<S> S_, C, F;
     S rho;
     template <class V>
-    void visit(V&& f) { f("S", S_), f("C", C), f("F", F); }
+    void visit(V&& f) {
+      f("S", S_), f("C", C), f("F", F);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
-    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, d.value_dim), S(1)};
+    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim),
+            zeros<S>(d.key_dim, d.value_dim), S(1)};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
@@ -159,14 +177,16 @@ struct Hla2MaskedDirect : Hla2Base {
   static Solution<S> chunk(Arithmetic<S>& arithmetic, const Head<S>& head, Index width) {
     const Gates<S> once = constant_gates(head, 1), twice = constant_gates(head, 2);
     const Segment<S> start = import_state(head);
-    const auto a = chunk_linear(arithmetic, "a", head.q, head.k, head.k, once, Matrix<S>(start.S_.transpose()), width);
+    const auto a =
+        chunk_linear(arithmetic, "a", head.q, head.k, head.k, once, Matrix<S>(start.S_.transpose()), width);
     const Matrix<S> a_rows = arithmetic.operand("a.rows", a.o);
     const auto f = chunk_linear(arithmetic, "f", head.q, a_rows, head.v, twice, start.F, width);
     const auto c = chunk_ridge(arithmetic, head, width);
     Matrix<S> o = f.o;
     if (!(head.ridge == S(0))) o += head.ridge * c.o;
     const Matrix<S> s = a.state.transpose();
-    return {arithmetic.output(o), {{{"S", {s}}, {"C", {c.state}}, {"G", {product(s, c.state) - f.state}}}, 0}};
+    return {arithmetic.output(o),
+            {{{"S", {s}}, {"C", {c.state}}, {"G", {product(s, c.state) - f.state}}}, 0}};
   }
 };
 
@@ -182,10 +202,14 @@ struct Hla2Unmasked : Hla2Base {
     Matrix<S> S_, C;
     S rho;
     template <class F>
-    void visit(F&& f) { f("S", S_), f("C", C); }
+    void visit(F&& f) {
+      f("S", S_), f("C", C);
+    }
   };
   template <class S>
-  static Segment<S> identity(Dims d) { return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), S(1)}; }
+  static Segment<S> identity(Dims d) {
+    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), S(1)};
+  }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
     return {outer(head.k.row(t), head.k.row(t)), outer(head.q.row(t), head.v.row(t)), head.decay};
@@ -205,7 +229,8 @@ struct Hla2Unmasked : Hla2Base {
     const Matrix<S> S0 = initial(head, "S"), C0 = initial(head, "C");
     Solution<S> result{zeros<S>(n, head.v.cols()), {}};
     for (Index t = 0; t < n; ++t) {
-      const Matrix<S> row = read_moment(gamma, head.q.row(t), head.k, head.k, S0, t) + head.ridge * head.q.row(t);
+      const Matrix<S> row =
+          read_moment(gamma, head.q.row(t), head.k, head.k, S0, t) + head.ridge * head.q.row(t);
       result.o.row(t) = read_moment(gamma, row, head.q, head.v, C0, t);
     }
     result.final.moments["S"] = {moment(gamma, head.k, head.k, S0, n - 1)};
@@ -226,8 +251,9 @@ struct Hla2Unmasked : Hla2Base {
 // needs one more moment that never decays, Z = sum k k^T: G_AB = rho_B G_A + G_B + gamma^(|B|-1) Z_B C_A.
 struct Hla2Printed : Hla2Base {
   static Declaration declaration() {
-    auto d = declare("printed", "o_t = sum_{i,j<=t} (gamma^(2t-i-j) - [j<i] gamma^(t-1-j)) (q_t.k_i)(q_j.k_i) v_j",
-                     "arXiv 2510.27258 section 4.3, the decayed stream as printed");
+    auto d =
+        declare("printed", "o_t = sum_{i,j<=t} (gamma^(2t-i-j) - [j<i] gamma^(t-1-j)) (q_t.k_i)(q_j.k_i) v_j",
+                "arXiv 2510.27258 section 4.3, the decayed stream as printed");
     d.moments = {{"S", false, ""}, {"C", true, "m"}, {"G", true, "h"}};
     return d;
   }
@@ -237,27 +263,42 @@ struct Hla2Printed : Hla2Base {
     S rho, tail;  // gamma^length, gamma^(length-1); tail is 1 for the empty segment, whose Z is 0
     bool empty;
     template <class F>
-    void visit(F&& f) { f("S", S_), f("C", C), f("G", G); }
+    void visit(F&& f) {
+      f("S", S_), f("C", C), f("G", G);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
-    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), zeros<S>(d.key_dim, d.value_dim),
-            zeros<S>(d.key_dim, d.key_dim), S(1), S(1), true};
+    return {zeros<S>(d.key_dim, d.key_dim),
+            zeros<S>(d.key_dim, d.value_dim),
+            zeros<S>(d.key_dim, d.value_dim),
+            zeros<S>(d.key_dim, d.key_dim),
+            S(1),
+            S(1),
+            true};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
     const Matrix<S> kk = outer(head.k.row(t), head.k.row(t));
-    return {kk, outer(head.q.row(t), head.v.row(t)), zeros<S>(head.q.cols(), head.v.cols()), kk, head.decay, S(1), false};
+    return {kk,
+            outer(head.q.row(t), head.v.row(t)),
+            zeros<S>(head.q.cols(), head.v.cols()),
+            kk,
+            head.decay,
+            S(1),
+            false};
   }
   template <class S>
   static Segment<S> combine(const Segment<S>& a, const Segment<S>& b) {
-    return {b.rho * a.S_ + b.S_, b.rho * a.C + b.C, b.rho * a.G + b.G + b.tail * product(b.Z, a.C), a.Z + b.Z,
-            a.rho * b.rho, a.empty ? b.tail : S(a.tail * b.rho), a.empty && b.empty};
+    return {b.rho * a.S_ + b.S_, b.rho * a.C + b.C, b.rho * a.G + b.G + b.tail * product(b.Z, a.C),
+            a.Z + b.Z,           a.rho * b.rho,     a.empty ? b.tail : S(a.tail * b.rho),
+            a.empty && b.empty};
   }
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
     const Matrix<S> q = head.q.row(t);
-    return product(product(q, prefix.S_), prefix.C) - product(q, prefix.G) + head.ridge * product(q, prefix.C);
+    return product(product(q, prefix.S_), prefix.C) - product(q, prefix.G) +
+           head.ridge * product(q, prefix.C);
   }
   template <class S>
   static Solution<S> direct(const Head<S>& head) {
@@ -286,8 +327,7 @@ struct Hla2Printed : Hla2Base {
     result.final.moments["S"] = {moment(gamma, head.k, head.k, S0, n - 1)};
     result.final.moments["C"] = {moment(gamma, head.q, head.v, C0, n - 1)};
     Matrix<S> rows = zeros<S>(n, head.v.cols());  // k_i^T C_{i-1}
-    for (Index i = 0; i < n; ++i)
-      rows.row(i) = read_moment(gamma, head.k.row(i), head.q, head.v, C0, i - 1);
+    for (Index i = 0; i < n; ++i) rows.row(i) = read_moment(gamma, head.k.row(i), head.q, head.v, C0, i - 1);
     result.final.moments["G"] = {moment(gamma, head.k, rows, G0, n - 1)};
     return result;
   }
@@ -297,7 +337,8 @@ struct Hla2Printed : Hla2Base {
     const auto a = chunk_linear(arithmetic, "a", head.q, head.k, head.k, once, initial(head, "S"), width);
     const Matrix<S> a_rows = arithmetic.operand("a.rows", a.o);
     const auto u = chunk_linear(arithmetic, "u", a_rows, head.q, head.v, once, initial(head, "C"), width);
-    const auto b = chunk_linear(arithmetic, "b", head.k, head.q, head.v, once, initial(head, "C"), width, Reads::exclusive);
+    const auto b = chunk_linear(arithmetic, "b", head.k, head.q, head.v, once, initial(head, "C"), width,
+                                Reads::exclusive);
     const Matrix<S> b_rows = arithmetic.operand("b.rows", b.o);
     const auto g = chunk_linear(arithmetic, "g", head.q, head.k, b_rows, once, initial(head, "G"), width);
     Matrix<S> o = u.o - g.o;
@@ -306,6 +347,7 @@ struct Hla2Printed : Hla2Base {
   }
 };
 
-using hla2_operators = Variants<Variant<Hla2Masked, Hla2MaskedDirect>, Variant<Hla2Unmasked>, Variant<Hla2Printed>>;
+using hla2_operators =
+    Variants<Variant<Hla2Masked, Hla2MaskedDirect>, Variant<Hla2Unmasked>, Variant<Hla2Printed>>;
 
 }  // namespace attest

@@ -15,21 +15,30 @@ namespace attest {
 struct Hla3Base {
   static constexpr bool reads_before = false;
   static Declaration declare(const char* variant, const char* formula, const char* source) {
-    return {.name = "hla3", .variant = variant, .formula = formula, .source = source,
-            .decay = true, .normalize = true, .degree_q = 3, .degree_k = 3};
+    return {.name = "hla3",
+            .variant = variant,
+            .formula = formula,
+            .source = source,
+            .decay = true,
+            .normalize = true,
+            .degree_q = 3,
+            .degree_k = 3};
   }
   template <class S>
   static Matrix<S> initial(const Head<S>& head, const char* name) {
     return initial_moment(head, name, head.q.cols(), *name == 'S' ? head.q.cols() : head.v.cols());
   }
   template <class S>
-  static Matrix<S> square(const Matrix<S>& x, Index t) { return outer(x.row(t), x.row(t)); }
+  static Matrix<S> square(const Matrix<S>& x, Index t) {
+    return outer(x.row(t), x.row(t));
+  }
 };
 
 struct Hla3Masked : Hla3Base {
   static Declaration declaration() {
-    auto d = declare("masked", "o_t = sum_{u<=t} sum_{i,j<=u} gamma^(3t-i-u-j) (q_t.k_i)(q_u.k_i)(q_u.k_j) v_j",
-                     "arXiv 2510.27258 section 7.1 (W W^T W, middle index kept <= t); stream and segment: corrected");
+    auto d = declare(
+        "masked", "o_t = sum_{u<=t} sum_{i,j<=u} gamma^(3t-i-u-j) (q_t.k_i)(q_u.k_i)(q_u.k_j) v_j",
+        "arXiv 2510.27258 section 7.1 (W W^T W, middle index kept <= t); stream and segment: corrected");
     d.moments = {{"SK", false, ""}, {"P", true, "m"}, {"F", true, "eta"}};
     return d;
   }
@@ -38,7 +47,9 @@ struct Hla3Masked : Hla3Base {
     Matrix<S> SK, X, P, R, U, F;
     S rho;
     template <class V>
-    void visit(V&& f) { f("SK", SK), f("P", P), f("F", F); }
+    void visit(V&& f) {
+      f("SK", SK), f("P", P), f("F", F);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
@@ -49,8 +60,13 @@ struct Hla3Masked : Hla3Base {
   static Segment<S> token(const Head<S>& head, Index t) {
     const Matrix<S> q = head.q.row(t), k = head.k.row(t), v = head.v.row(t);
     const S score = dot(q, k), gamma = head.decay;
-    return {outer(k, k), (gamma * gamma) * outer(q, q), outer(k, v), (gamma * score) * outer(q, v),
-            (gamma * score) * outer(k, q), (score * score) * outer(k, v), gamma};
+    return {outer(k, k),
+            (gamma * gamma) * outer(q, q),
+            outer(k, v),
+            (gamma * score) * outer(q, v),
+            (gamma * score) * outer(k, q),
+            (score * score) * outer(k, v),
+            gamma};
   }
   template <class S>
   static Segment<S> combine(const Segment<S>& a, const Segment<S>& b) {
@@ -74,7 +90,8 @@ struct Hla3Masked : Hla3Base {
     const auto gamma = powers(head.decay, 3 * n + 3);
     const Matrix<S> scores = product(head.q, head.k.transpose());
     const Matrix<S> S0 = initial(head, "SK"), P0 = initial(head, "P"), F0 = initial(head, "F");
-    Matrix<S> rows = zeros<S>(n, head.v.cols());        // sum_{j<=u} gamma^(u-j) (q_u.k_j) v_j + gamma^(u+1) q_u^T P_0
+    Matrix<S> rows =
+        zeros<S>(n, head.v.cols());  // sum_{j<=u} gamma^(u-j) (q_u.k_j) v_j + gamma^(u+1) q_u^T P_0
     Matrix<S> transformed = zeros<S>(n, head.q.cols());  // S^K_u q_u, for the final state
     for (Index u = 0; u < n; ++u) {
       rows.row(u) = gamma[u + 1] * product(head.q.row(u), P0);
@@ -108,7 +125,8 @@ struct Hla3Masked : Hla3Base {
                                 Matrix<S>(initial(head, "SK").transpose()), width);
     const auto r = chunk_linear(arithmetic, "r", head.q, head.k, head.v, once, initial(head, "P"), width);
     const Matrix<S> a_rows = arithmetic.operand("a.rows", a.o), r_rows = arithmetic.operand("r.rows", r.o);
-    const auto f = chunk_linear(arithmetic, "f", head.q, a_rows, r_rows, constant_gates(head, 3), initial(head, "F"), width);
+    const auto f = chunk_linear(arithmetic, "f", head.q, a_rows, r_rows, constant_gates(head, 3),
+                                initial(head, "F"), width);
     return {arithmetic.output(f.o),
             {{{"SK", {Matrix<S>(a.state.transpose())}}, {"P", {r.state}}, {"F", {f.state}}}, 0}};
   }
@@ -125,11 +143,14 @@ struct Hla3Unmasked : Hla3Base {
     Matrix<S> SK, SQ, P;
     S rho;
     template <class V>
-    void visit(V&& f) { f("SK", SK), f("SQ", SQ), f("P", P); }
+    void visit(V&& f) {
+      f("SK", SK), f("SQ", SQ), f("P", P);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
-    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim), S(1)};
+    return {zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.key_dim), zeros<S>(d.key_dim, d.value_dim),
+            S(1)};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
@@ -178,27 +199,39 @@ struct Hla3PrintedScan : Hla3Base {
   struct Segment {
     Matrix<S> SK, SQ, P, R, U, M, F;
     template <class V>
-    void visit(V&& f) { f("SK", SK), f("SQ", SQ), f("P", P), f("F", F); }
+    void visit(V&& f) {
+      f("SK", SK), f("SQ", SQ), f("P", P), f("F", F);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
     const Matrix<S> square = zeros<S>(d.key_dim, d.key_dim), wide = zeros<S>(d.key_dim, d.value_dim);
-    return {square, square, wide, wide, square, zeros<S>(d.key_dim * d.value_dim, d.key_dim * d.key_dim), wide};
+    return {square, square, wide, wide, square, zeros<S>(d.key_dim * d.value_dim, d.key_dim * d.key_dim),
+            wide};
   }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
-    const Matrix<S> q = head.q.row(t), k = head.k.row(t), v = head.v.row(t), kk = outer(k, k), kv = outer(k, v);
+    const Matrix<S> q = head.q.row(t), k = head.k.row(t), v = head.v.row(t), kk = outer(k, k),
+                    kv = outer(k, v);
     const S score = dot(q, k);
-    return {kk, outer(q, q), kv, score * outer(q, v), score * outer(k, q),
+    return {kk,
+            outer(q, q),
+            kv,
+            score * outer(q, v),
+            score * outer(k, q),
             outer(kv.reshaped(1, kv.size()), kk.reshaped(1, kk.size())),
             (score * score) * kv};
   }
   template <class S>
   static Segment<S> combine(const Segment<S>& a, const Segment<S>& b) {
     const Matrix<S> mapped = product(b.M, a.SQ.reshaped(a.SQ.size(), 1));
-    return {a.SK + b.SK, a.SQ + b.SQ, a.P + b.P, a.R + b.R, a.U + b.U, a.M + b.M,
-            a.F + b.F + product(a.SK, b.R) + product(b.U, a.P) +
-                mapped.reshaped(a.F.rows(), a.F.cols())};
+    return {a.SK + b.SK,
+            a.SQ + b.SQ,
+            a.P + b.P,
+            a.R + b.R,
+            a.U + b.U,
+            a.M + b.M,
+            a.F + b.F + product(a.SK, b.R) + product(b.U, a.P) + mapped.reshaped(a.F.rows(), a.F.cols())};
   }
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
@@ -213,7 +246,8 @@ struct Hla3PrintedScan : Hla3Base {
   }
   template <class S>
   static State<S> export_state(const Segment<S>& s, const Head<S>&) {
-    return {{{"SK", {s.SK}}, {"SQ", {s.SQ}}, {"P", {s.P}}, {"G", {product(product(s.SK, s.SQ), s.P) - s.F}}}, 0};
+    return {{{"SK", {s.SK}}, {"SQ", {s.SQ}}, {"P", {s.P}}, {"G", {product(product(s.SK, s.SQ), s.P) - s.F}}},
+            0};
   }
 };
 
@@ -230,7 +264,9 @@ struct Hla3Printed : Hla3Base {
   struct Segment {
     Matrix<S> SK, SQ, P, G;  // G = G1 + G2 + G3
     template <class V>
-    void visit(V&& f) { f("SK", SK), f("SQ", SQ), f("P", P), f("G", G); }
+    void visit(V&& f) {
+      f("SK", SK), f("SQ", SQ), f("P", P), f("G", G);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims d) {
@@ -248,7 +284,8 @@ struct Hla3Printed : Hla3Base {
   }
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
-    return product(product(product(head.q.row(t), prefix.SK), prefix.SQ), prefix.P) - product(head.q.row(t), prefix.G);
+    return product(product(product(head.q.row(t), prefix.SK), prefix.SQ), prefix.P) -
+           product(head.q.row(t), prefix.G);
   }
   // Every moment as its sum; G_t = gamma^(t+1) G_0 + sum_s gamma^(t-s) (the three increments of s).
   template <class S>
@@ -257,8 +294,10 @@ struct Hla3Printed : Hla3Base {
     const auto gamma = powers(head.decay, n);
     std::vector<Segment<S>> at;  // SK, SQ, P at -1 .. n-1
     for (Index t = -1; t < n; ++t)
-      at.push_back({moment(gamma, head.k, head.k, initial(head, "SK"), t), moment(gamma, head.q, head.q, initial(head, "SQ"), t),
-                    moment(gamma, head.k, head.v, initial(head, "P"), t), {}});
+      at.push_back({moment(gamma, head.k, head.k, initial(head, "SK"), t),
+                    moment(gamma, head.q, head.q, initial(head, "SQ"), t),
+                    moment(gamma, head.k, head.v, initial(head, "P"), t),
+                    {}});
     std::vector<Matrix<S>> increments;
     for (Index s = 0; s < n; ++s)
       increments.push_back(product(product(square(head.k, s), at[s].SQ), at[s].P) +
@@ -280,7 +319,8 @@ struct Hla3Printed : Hla3Base {
   static Solution<S> chunk(Arithmetic<S>& arithmetic, const Head<S>& head, Index width) {
     const Gates<S> none;
     const Matrix<S> K0 = initial(head, "SK"), Q0 = initial(head, "SQ"), P0 = initial(head, "P");
-    const auto x = chunk_linear(arithmetic, "x", head.q, head.k, head.k, none, Matrix<S>(K0.transpose()), width, Reads::exclusive);
+    const auto x = chunk_linear(arithmetic, "x", head.q, head.k, head.k, none, Matrix<S>(K0.transpose()),
+                                width, Reads::exclusive);
     const auto y = chunk_linear(arithmetic, "y", head.k, head.q, head.q, none, Q0, width, Reads::exclusive);
     const auto z = chunk_linear(arithmetic, "z", head.q, head.k, head.v, none, P0, width, Reads::exclusive);
     Matrix<S> a = x.o, b = z.o;
@@ -292,10 +332,15 @@ struct Hla3Printed : Hla3Base {
     a = arithmetic.operand("a.rows", a), b = arithmetic.operand("b.rows", b);
     const Matrix<S> F0 = product(product(K0, Q0), P0) - initial(head, "G");
     const auto f = chunk_linear(arithmetic, "f", head.q, a, head.v, none, F0, width);
-    const auto g = chunk_linear(arithmetic, "g", head.q, head.k, b, none, zeros<S>(F0.rows(), F0.cols()), width);
+    const auto g =
+        chunk_linear(arithmetic, "g", head.q, head.k, b, none, zeros<S>(F0.rows(), F0.cols()), width);
     const Matrix<S> SK = x.state.transpose(), F = f.state + g.state;
     return {arithmetic.output(Matrix<S>(f.o + g.o)),
-            {{{"SK", {SK}}, {"SQ", {y.state}}, {"P", {z.state}}, {"G", {product(product(SK, y.state), z.state) - F}}}, 0}};
+            {{{"SK", {SK}},
+              {"SQ", {y.state}},
+              {"P", {z.state}},
+              {"G", {product(product(SK, y.state), z.state) - F}}},
+             0}};
   }
 };
 

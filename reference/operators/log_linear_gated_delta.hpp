@@ -10,7 +10,9 @@ struct LogLinearGatedDelta : LogLinearDelta<Gate::alpha> {
   static Declaration declaration() {
     return {.name = "log_linear_gated_delta",
             .variant = "masked",
-            .formula = "o_t = sum_{s<=t} lambda_t^level(t,s) q_t^T [prod_{r=t..s+1} alpha_r (I - beta_r k_r k_r^T)] beta_s k_s v_s^T",
+            .formula =
+                "o_t = sum_{s<=t} lambda_t^level(t,s) q_t^T [prod_{r=t..s+1} alpha_r (I - beta_r k_r k_r^T)] "
+                "beta_s k_s v_s^T",
             .source = "arXiv 2506.04761 section 3.4",
             .gates = true,
             .beta = true,

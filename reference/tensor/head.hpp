@@ -32,7 +32,7 @@ struct Head {
   std::vector<S> beta;      // (tokens)
   Matrix<S> level_scales;   // (tokens, levels)
   S decay{1}, ridge{0};
-  State<S> initial;         // no moments: the zero state
+  State<S> initial;  // no moments: the zero state
 
   Index tokens() const { return q.rows(); }
   Dims dims() const { return {q.cols(), v.cols()}; }

@@ -12,7 +12,10 @@ using Index = std::int64_t;
 
 // Eigen's types bring operators of their own and stay out.
 template <class M>
-concept MatrixLike = !requires { typename M::PlainObject; } && requires(const M& m) {
+concept MatrixLike = !requires {
+  typename M::PlainObject;
+}
+&&requires(const M& m) {
   typename M::Scalar;
   { m.rows() } -> std::same_as<Index>;
   { m.cols() } -> std::same_as<Index>;
@@ -29,9 +32,11 @@ class Row {
   Index rows() const { return 1; }
   Index cols() const { return columns_; }
   T& operator()(Index, Index j) const { return data_[j]; }
-  Row& operator=(const Row& other) { return assign(other); }
+  Row& operator=(const Row& other) { return this == &other ? *this : assign(other); }
   template <MatrixLike M>
-  Row& operator=(const M& other) { return assign(other); }
+  Row& operator=(const M& other) {
+    return assign(other);
+  }
   template <MatrixLike M>
   Row& operator+=(const M& other) {
     for (Index j = 0; j < columns_; ++j) data_[j] += other(0, j);
@@ -57,9 +62,12 @@ class Matrix {
  public:
   using Scalar = S;
   Matrix() = default;
-  Matrix(Index rows, Index columns) : rows_(rows), columns_(columns), data_(static_cast<std::size_t>(rows * columns), S(0)) {}
+  Matrix(Index rows, Index columns)
+      : rows_(rows), columns_(columns), data_(static_cast<std::size_t>(rows * columns), S(0)) {}
   template <class T>
-  Matrix(const Row<T>& row) : Matrix(1, row.cols()) { this->row(0) = row; }
+  Matrix(const Row<T>& row) : Matrix(1, row.cols()) {
+    this->row(0) = row;
+  }
 
   Index rows() const { return rows_; }
   Index cols() const { return columns_; }
@@ -117,7 +125,9 @@ class Matrix {
 };
 
 template <class S>
-Matrix<S> zeros(Index rows, Index columns) { return Matrix<S>(rows, columns); }
+Matrix<S> zeros(Index rows, Index columns) {
+  return Matrix<S>(rows, columns);
+}
 
 template <class S>
 Matrix<S> identity_matrix(Index size) {

@@ -61,7 +61,8 @@ Tensors fields() {
   const auto tensor = [&](std::vector<Index> shape, double scale, double offset) {
     Tensor result{std::move(shape), {}};
     for (Index i = element_count(result.shape); i > 0; --i)
-      result.data.push_back(static_cast<float>(offset + scale * (static_cast<double>(draw.below(1 << 24)) / (1 << 23) - 1)));
+      result.data.push_back(
+          static_cast<float>(offset + scale * (static_cast<double>(draw.below(1 << 24)) / (1 << 23) - 1)));
     return result;
   };
   return {{"q", tensor({tokens, key_dim}, 1, 0)},
@@ -90,10 +91,11 @@ void expect_agreement(const char* name, Options options, const Tensors& given, W
       for (Index c = 0; c < value_dim; ++c) {
         const auto i = static_cast<std::size_t>(t * value_dim + c);
         const Ball exact = expected(t, c);
-        EXPECT_TRUE(exact.meets(o.value[i], o.low[i], o.radius[i])) << name << " " << form_name(form) << " o[" << t << "," << c << "]";
+        EXPECT_TRUE(exact.meets(o.value[i], o.low[i], o.radius[i]))
+            << name << " " << form_name(form) << " o[" << t << "," << c << "]";
         EXPECT_LE(o.radius[i], std::ldexp(std::abs(o.value[i]), -100));
         // The control: another value by one part in 2^90 is not enclosed.
-        EXPECT_FALSE(exact.meets(o.value[i] , o.low[i] + std::ldexp(o.value[i], -90), o.radius[i]));
+        EXPECT_FALSE(exact.meets(o.value[i], o.low[i] + std::ldexp(o.value[i], -90), o.radius[i]));
       }
   }
 }

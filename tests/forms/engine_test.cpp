@@ -12,8 +12,9 @@ namespace {
 class Engine : public CertifiedEngine {
  public:
   explicit Engine(double off, bool able = true) : off_(off), able_(able) {}
-  bool masked_linear(const CertifiedOperand& q, const CertifiedOperand& k, const CertifiedOperand& v, Index tokens,
-                     const CertifiedWeights& weights, Index first_row, CertifiedTable& output) const override {
+  bool masked_linear(const CertifiedOperand& q, const CertifiedOperand& k, const CertifiedOperand& v,
+                     Index tokens, const CertifiedWeights& weights, Index first_row,
+                     CertifiedTable& output) const override {
     if (!able_) return false;
     CertifiedOptions options;
     options.first_row = first_row, options.last_row = first_row + output.rows;
@@ -28,7 +29,8 @@ class Engine : public CertifiedEngine {
 };
 
 OracleResult evaluated(const Engine& engine) {
-  const Case input = parse_case("hla2 variant=masked T=40 d=4 dv=3 H=2 B=1 recipe=gaussian gates=published seed=1");
+  const Case input =
+      parse_case("hla2 variant=masked T=40 d=4 dv=3 H=2 B=1 recipe=gaussian gates=published seed=1");
   const Operator& op = *find_operator("hla2");
   const Problem problem = draw_problem(input, op.declaration());
   OracleRequest request;
@@ -46,7 +48,9 @@ OracleResult evaluated(const Engine& engine) {
 
 TEST(Engine, IsUsedAndNamed) { EXPECT_EQ(evaluated(Engine(0)).method, "double-double on the GPU"); }
 
-TEST(Engine, ThatContradictsIntervalArithmeticEndsTheRun) { EXPECT_THROW(evaluated(Engine(1e-12)), std::runtime_error); }
+TEST(Engine, ThatContradictsIntervalArithmeticEndsTheRun) {
+  EXPECT_THROW(evaluated(Engine(1e-12)), std::runtime_error);
+}
 
 TEST(Engine, ThatCannotLeavesTheWorkToTheProcessor) {
   const OracleResult own = evaluated(Engine(0)), fallen_back = evaluated(Engine(0, false));

@@ -15,7 +15,8 @@ TEST(Softmax, OfHugeScoresIsTheValueOfTheWinningKey) {
     const Tensors fields{{"q", {{2, 1}, {s, s}}}, {"k", {{2, 1}, {s, -s}}}, {"v", {{2, 1}, {3, 5}}}};
     Options options;
     options.scale = Rational(1);
-    const OracleTensor o = evaluate_oracle(op, make_problem(fields, op.declaration(), options, "huge"), {}).tensors.at("o");
+    const OracleTensor o =
+        evaluate_oracle(op, make_problem(fields, op.declaration(), options, "huge"), {}).tensors.at("o");
     for (double value : o.value) EXPECT_EQ(value, 3) << s;
     for (double radius : o.radius) EXPECT_LE(radius, std::ldexp(3.0, -100)) << s;
   }
@@ -24,10 +25,13 @@ TEST(Softmax, OfHugeScoresIsTheValueOfTheWinningKey) {
 TEST(Softmax, DoesNotDependOnACommonShiftOfTheScores) {
   const Operator& op = operator_named("softmax", "masked");
   const auto evaluate = [&](double shift) {
-    const Tensors fields{{"q", {{2, 2}, {1, 1, 1, 1}}}, {"k", {{2, 2}, {0.25, shift, -0.5, shift}}}, {"v", {{2, 1}, {3, 5}}}};
+    const Tensors fields{
+        {"q", {{2, 2}, {1, 1, 1, 1}}}, {"k", {{2, 2}, {0.25, shift, -0.5, shift}}}, {"v", {{2, 1}, {3, 5}}}};
     Options options;
     options.scale = Rational(1);
-    return evaluate_oracle(op, make_problem(fields, op.declaration(), options, "shift"), {}).tensors.at("o").value.at(1);
+    return evaluate_oracle(op, make_problem(fields, op.declaration(), options, "shift"), {})
+        .tensors.at("o")
+        .value.at(1);
   };
   const double there = evaluate(0);
   EXPECT_GT(there, 3);

@@ -20,7 +20,8 @@ constexpr const char* small = "check --kernel cpu.linear.chunk16.fp32 --shape T=
 TEST(CheckCommand, PassesWithZeroAndWritesRecordsPageAndJson) {
   const TemporaryFolder folder;
   const std::string out = (folder / "report").string(), json = (folder / "verdicts.json").string();
-  const ProgramRun run = run_attest(folder, std::string(small) + " --seed 7 --output " + out + " --json " + json);
+  const ProgramRun run =
+      run_attest(folder, std::string(small) + " --seed 7 --output " + out + " --json " + json);
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_EQ(run.err, "");
   EXPECT_THAT(run.out, HasSubstr("seed 7"));
@@ -28,7 +29,8 @@ TEST(CheckCommand, PassesWithZeroAndWritesRecordsPageAndJson) {
   ASSERT_EQ(records.cases.size(), 3u);
   EXPECT_EQ(records.run.seed, 7u);
   EXPECT_EQ(records.cases[0].tokens, 8);
-  EXPECT_EQ(records.cases[2].case_line, "linear variant=masked T=32 d=8 dv=8 H=1 B=1 recipe=gaussian gates=published seed=7");
+  EXPECT_EQ(records.cases[2].case_line,
+            "linear variant=masked T=32 d=8 dv=8 H=1 B=1 recipe=gaussian gates=published seed=7");
   EXPECT_EQ(records.end.pass, 3);
   EXPECT_THAT(text_of(folder / "report" / "index.html"), HasSubstr("cpu.linear.chunk16.fp32"));
   const auto document = nlohmann::json::parse(text_of(json));
@@ -45,7 +47,8 @@ TEST(CheckCommand, PrintsTheSeedThatItDrewAndReplaysItBitForBit) {
   ASSERT_NE(at, std::string::npos);
   const std::string seed = drawn.out.substr(at + 5, drawn.out.find('\n', at) - at - 5);
   run_attest(folder, std::string(small) + " --seed " + seed + " --output " + second);
-  const Records a = read_records(folder / "first" / "records.jsonl"), b = read_records(folder / "second" / "records.jsonl");
+  const Records a = read_records(folder / "first" / "records.jsonl"),
+                b = read_records(folder / "second" / "records.jsonl");
   ASSERT_EQ(a.cases.size(), b.cases.size());
   for (std::size_t i = 0; i < a.cases.size(); ++i) {
     EXPECT_EQ(a.cases[i].case_line, b.cases[i].case_line);
@@ -56,7 +59,8 @@ TEST(CheckCommand, PrintsTheSeedThatItDrewAndReplaysItBitForBit) {
   const std::string line = a.cases[1].checks.at(0).replay;
   const std::string program = std::string(std::getenv("ATTEST_PROGRAM")) + " ";
   ASSERT_TRUE(line.starts_with(program)) << line;
-  const ProgramRun replayed = run_attest(folder, line.substr(program.size()) + " --output " + (folder / "third").string());
+  const ProgramRun replayed =
+      run_attest(folder, line.substr(program.size()) + " --output " + (folder / "third").string());
   EXPECT_EQ(replayed.exit_code, 0) << replayed.err;
   const Records c = read_records(folder / "third" / "records.jsonl");
   ASSERT_EQ(c.cases.size(), 1u);
@@ -66,8 +70,10 @@ TEST(CheckCommand, PrintsTheSeedThatItDrewAndReplaysItBitForBit) {
 
 TEST(CheckCommand, ReplaysAFileByItsCaseLine) {
   const TemporaryFolder folder;
-  const ProgramRun run = run_attest(folder, "check --kernel cpu.delta.chunk16.fp32 --case 'delta "
-                                            "input=reports/baseline/activations/minilm_layer.safetensors T=8 unit_keys=true'");
+  const ProgramRun run =
+      run_attest(folder,
+                 "check --kernel cpu.delta.chunk16.fp32 --case 'delta "
+                 "input=reports/baseline/activations/minilm_layer.safetensors T=8 unit_keys=true'");
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("PASS"));
 }
@@ -75,8 +81,9 @@ TEST(CheckCommand, ReplaysAFileByItsCaseLine) {
 TEST(CheckCommand, SaysWhatItsColumnsAreAndQuotesTheWorstOverTheLengths) {
   const TemporaryFolder folder;
   const std::string json = (folder / "v.json").string();
-  const ProgramRun run =
-      run_attest(folder, "check --kernel cpu.hla2.stream.direct.bf16state --shape T=64,d=8,dv=8 --seed 1 --json " + json);
+  const ProgramRun run = run_attest(
+      folder,
+      "check --kernel cpu.hla2.stream.direct.bf16state --shape T=64,d=8,dv=8 --seed 1 --json " + json);
   EXPECT_THAT(run.out, HasSubstr("error/bound: of each T, above 1 is a failure"));
   EXPECT_THAT(run.out, HasSubstr("verdict    kernel"));
   double power = 1, ulps = 0, norm = 0;
@@ -95,7 +102,8 @@ TEST(CheckCommand, PointsAtUnitKeysWhereRawKeysOfAFileLeaveACaseUndecided) {
   const TemporaryFolder folder;
   const std::string file = "--input reports/baseline/activations/minilm_layer.safetensors --whole";
   const std::string out = (folder / "out").string();
-  const ProgramRun raw = run_attest(folder, "check --kernel cpu.delta.chunk16.fp32 " + file + " --output " + out);
+  const ProgramRun raw =
+      run_attest(folder, "check --kernel cpu.delta.chunk16.fp32 " + file + " --output " + out);
   EXPECT_EQ(raw.exit_code, 3);
   EXPECT_THAT(raw.out, HasSubstr("--unit-keys divides q and k"));
   EXPECT_THAT(raw.out, HasSubstr("undecided, range: 1 case of 1 kernel"));
@@ -113,14 +121,16 @@ TEST(CheckCommand, PointsAtUnitKeysWhereRawKeysOfAFileLeaveACaseUndecided) {
 
 TEST(CheckCommand, IsUndecidedWithThree) {
   const TemporaryFolder folder;  // every bit pattern of bf16: sums leave the range of fp16
-  const ProgramRun run = run_attest(folder, "check --kernel cpu.linear.chunk64.fp16 --shape T=32,d=8,dv=8,recipe=bits --seed 1 --whole");
+  const ProgramRun run = run_attest(
+      folder, "check --kernel cpu.linear.chunk64.fp16 --shape T=32,d=8,dv=8,recipe=bits --seed 1 --whole");
   EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("UNDECIDED"));
 }
 
 TEST(CheckCommand, RunsNothingWithSeventySeven) {
   const TemporaryFolder folder;
-  const ProgramRun run = run_attest(folder, "check --kernel cpu.hla3.printed.scan.fp32 --shape T=4,d=32,dv=32,decay=1 --seed 1");
+  const ProgramRun run =
+      run_attest(folder, "check --kernel cpu.hla3.printed.scan.fp32 --shape T=4,d=32,dv=32,decay=1 --seed 1");
   EXPECT_EQ(run.exit_code, 77) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("NOT RUN"));
 }
@@ -129,7 +139,8 @@ TEST(CheckCommand, RefusesBadInputInOneLineWithTwo) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "short.safetensors", "abc");
   write_file_atomically(folder / "file", "");
-  const std::string file = (folder / "short.safetensors").string(), blocked = (folder / "file" / "report").string();
+  const std::string file = (folder / "short.safetensors").string(),
+                    blocked = (folder / "file" / "report").string();
   const std::pair<std::string, const char*> commands[] = {
       {"check --kernel gpu.*", "no kernel matches"},
       {"check --operator attention", "softmax"},
@@ -165,7 +176,8 @@ TEST(CheckCommand, LeavesOutOperatorsWhoseFieldsTheFileLacks) {
   const Tensor x{{4, 3}, std::vector<double>(12, 0.5)};
   write_fields(folder / "in.safetensors", {{"q", x}, {"k", x}, {"v", x}});
   const std::string input = (folder / "in.safetensors").string();
-  const ProgramRun some = run_attest(folder, "check --kernel 'cpu.[lm]*.chunk16.fp32' --whole --input " + input);
+  const ProgramRun some =
+      run_attest(folder, "check --kernel 'cpu.[lm]*.chunk16.fp32' --whole --input " + input);
   EXPECT_THAT(some.out, HasSubstr("has no field g"));
   EXPECT_THAT(some.out, HasSubstr("cpu.linear.chunk16.fp32"));
   EXPECT_EQ(run_attest(folder, "check --operator mamba2 --input " + input).exit_code, 2);

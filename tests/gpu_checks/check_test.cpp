@@ -48,9 +48,12 @@ TEST(Kernels, CoverEveryOperatorVariantAndFormUnderDistinctNames) {
   for (const Operator* op : all_operators())
     for (const Form form : op->declaration().forms) {
       if (form == Form::direct) continue;
-      EXPECT_TRUE(std::any_of(registered_kernels().begin(), registered_kernels().end(), [&](const Kernel& k) {
-        return k.op == op->declaration().name && k.variant == op->declaration().variant && k.how.form == form;
-      })) << op->declaration().name << op->declaration().variant << form_name(form);
+      EXPECT_TRUE(std::any_of(registered_kernels().begin(), registered_kernels().end(),
+                              [&](const Kernel& k) {
+                                return k.op == op->declaration().name &&
+                                       k.variant == op->declaration().variant && k.how.form == form;
+                              }))
+          << op->declaration().name << op->declaration().variant << form_name(form);
     }
   EXPECT_EQ(find_kernels("cpu.hla2.chunk64.*.bf16", "").size(), 2u);
   EXPECT_EQ(find_kernels("", "nothing*").size(), 0u);
@@ -80,17 +83,22 @@ TEST(Check, MeasuresTheRelativeNormOfTheWorstHead) {
   const Kernel right = kernel_named("cpu.hla2.chunk64.direct.fp64");
   const auto norm = [](const Kernel& kernel) { return judged(kernel, hla2_case).norm.value(); };
   EXPECT_LT(norm(right), 1e-13);
-  const auto times = [](std::vector<double>& o, double factor, std::size_t columns) {  // the second head's alone
+  const auto times = [](std::vector<double>& o, double factor,
+                        std::size_t columns) {  // the second head's alone
     for (std::size_t i = 0; i < o.size(); ++i)
       if (i / columns % 2 == 1) o[i] *= factor;
   };
-  EXPECT_NEAR(norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 1.125, 8); })), 0.125, 1e-12);
+  EXPECT_NEAR(norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 1.125, 8); })),
+              0.125, 1e-12);
   EXPECT_EQ(norm(changed(right, [&](const Problem&, std::vector<double>& o) { o[5] = NAN; })), INFINITY);
-  EXPECT_NEAR(norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 0x1p600, 8); })) / 0x1p600, 1, 1e-9);
+  EXPECT_NEAR(
+      norm(changed(right, [&](const Problem&, std::vector<double>& o) { times(o, 0x1p600, 8); })) / 0x1p600,
+      1, 1e-9);
 }
 
 TEST(Check, PassesRightKernels) {
-  for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "cpu.hla2.chunk16.subtract.fp32", "cpu.hla2.chunk16.direct.bf16", "cpu.hla2.stream.direct.fp32"}) {
+  for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "cpu.hla2.chunk16.subtract.fp32",
+                           "cpu.hla2.chunk16.direct.bf16", "cpu.hla2.stream.direct.fp32"}) {
     const Checked checked = judged(kernel_named(name), hla2_case);
     EXPECT_EQ(checked.verdict, Verdict::pass) << name << ": " << checked.reason;
     EXPECT_GT(checked.judgement.grade.power, 0.5) << name;
@@ -110,9 +118,10 @@ TEST(Check, FailsAKernelThatDropsTheCrossTerm) {
 }
 
 TEST(Check, FailsASingleWrongElementAndSaysWhereItIs) {
-  const Kernel wrong = changed(kernel_named("cpu.hla2.chunk16.direct.fp32"), [](const Problem& p, std::vector<double>& o) {
-    o[static_cast<std::size_t>((40 * p.heads + 1) * p.value_dim + 3)] *= 1 + 0x1p-8;
-  });
+  const Kernel wrong =
+      changed(kernel_named("cpu.hla2.chunk16.direct.fp32"), [](const Problem& p, std::vector<double>& o) {
+        o[static_cast<std::size_t>((40 * p.heads + 1) * p.value_dim + 3)] *= 1 + 0x1p-8;
+      });
   const Checked checked = judged(wrong, hla2_case);
   EXPECT_EQ(checked.verdict, Verdict::fail);
   EXPECT_EQ(checked.judgement.violations, 1);
@@ -127,7 +136,8 @@ TEST(Check, FailsASingleWrongElementAndSaysWhereItIs) {
 
 TEST(Check, FailsNaNAndInfinity) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
-    const Kernel wrong = changed(kernel_named("cpu.linear.chunk16.fp32"), [bad](const Problem&, std::vector<double>& o) { o[100] = bad; });
+    const Kernel wrong = changed(kernel_named("cpu.linear.chunk16.fp32"),
+                                 [bad](const Problem&, std::vector<double>& o) { o[100] = bad; });
     EXPECT_EQ(judged(wrong, "linear T=32 d=8 dv=8 seed=1").verdict, Verdict::fail);
   }
 }
@@ -157,7 +167,8 @@ TEST(Check, ReplaysBitForBit) {
   EXPECT_EQ(first.worst[0].expected, second.worst[0].expected);
   EXPECT_EQ(first.worst[0].bound, second.worst[0].bound);
   EXPECT_EQ(replay_line(kernel, first.input),
-            "attest check --kernel cpu.gated_delta.chunk16.bf16 --case 'gated_delta variant=masked T=40 d=8 dv=8 H=2 B=1 "
+            "attest check --kernel cpu.gated_delta.chunk16.bf16 --case 'gated_delta variant=masked T=40 d=8 "
+            "dv=8 H=2 B=1 "
             "recipe=gaussian gates=published seed=77'");
 }
 
@@ -179,7 +190,9 @@ TEST(Check, JudgesPrefixesOfAFileLikeTheFileItself) {
 
 TEST(Check, RefusesOptionsThatTheOperatorDoesNotTake) {
   EXPECT_THROW(judged(kernel_named("cpu.linear.chunk16.fp32"), "linear T=8 decay=1/2"), BadInput);
-  EXPECT_THROW(judged(kernel_named("cpu.linear.chunk16.fp32"), "linear input=reports/baseline/activations/minilm_layer.safetensors T=300"), BadInput);
+  EXPECT_THROW(judged(kernel_named("cpu.linear.chunk16.fp32"),
+                      "linear input=reports/baseline/activations/minilm_layer.safetensors T=300"),
+               BadInput);
 }
 
 }  // namespace

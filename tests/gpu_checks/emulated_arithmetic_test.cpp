@@ -23,7 +23,7 @@ double rounded_dot(const Matrix<float>& a, Index i, const Matrix<float>& b, Inde
   double sum = 0;
   for (Index k = 0; k < a.cols(); ++k) {
     const double term = round_to(operands, a(i, k)) * round_to(operands, b(k, j));  // exact in double
-    const double error_free = sum + term;                                           // of two fp32 or narrower products
+    const double error_free = sum + term;  // of two fp32 or narrower products
     const double part = error_free - sum, low = (sum - (error_free - part)) + (term - part);
     sum = round_to(sums, error_free, low, rounding);
   }
@@ -37,23 +37,27 @@ TEST(EmulatedArithmetic, RoundsOperandsAndAccumulatesInSinglePrecision) {
     const Matrix<float> c = arithmetic.product(a, b);
     for (Index i = 0; i < 7; ++i)
       for (Index j = 0; j < 5; ++j)
-        EXPECT_EQ(c(i, j), rounded_dot(a, i, b, j, *find_format(format), fp32, Rounding::nearest_even)) << format;
+        EXPECT_EQ(c(i, j), rounded_dot(a, i, b, j, *find_format(format), fp32, Rounding::nearest_even))
+            << format;
   }
 }
 
 TEST(EmulatedArithmetic, TruncatesOnlyWhereAsked) {
-  EmulatedArithmetic<float> nearest(parse_contract("product=bf16")), truncating(parse_contract("product=bf16 accumulate=fp32/truncate"));
+  EmulatedArithmetic<float> nearest(parse_contract("product=bf16")),
+      truncating(parse_contract("product=bf16 accumulate=fp32/truncate"));
   const auto a = gaussian<float>(9, 40, 3), b = gaussian<float>(40, 9, 4);
   const Matrix<float> c = truncating.product(a, b);
   for (Index i = 0; i < 9; ++i)
-    for (Index j = 0; j < 9; ++j) EXPECT_EQ(c(i, j), rounded_dot(a, i, b, j, bf16, fp32, Rounding::toward_zero));
+    for (Index j = 0; j < 9; ++j)
+      EXPECT_EQ(c(i, j), rounded_dot(a, i, b, j, bf16, fp32, Rounding::toward_zero));
   EXPECT_FALSE(c == nearest.product(a, b));
 }
 
 TEST(EmulatedArithmetic, RoundsEveryStageToItsOwnFormat) {
   EmulatedArithmetic<float> arithmetic(parse_contract("intermediate=bf16 state=fp16 output=tf32"));
   const auto x = gaussian<float>(4, 4, 5);
-  const auto intermediate = arithmetic.operand("x", x), state = arithmetic.carry("x", x), output = arithmetic.output(x);
+  const auto intermediate = arithmetic.operand("x", x), state = arithmetic.carry("x", x),
+             output = arithmetic.output(x);
   bool differs = false;
   for (Index i = 0; i < x.size(); ++i) {
     EXPECT_EQ(intermediate.data()[i], round_to(bf16, x.data()[i]));
@@ -105,7 +109,12 @@ TEST(EmulatedArithmetic, InvertsByPowersAsBySubstitution) {
   Matrix<float> n = gaussian<float>(13, 13, 10);
   for (Index i = 0; i < 13; ++i)
     for (Index j = i; j < 13; ++j) n(i, j) = i == j ? 1 : 0;
-  n = [&] { Matrix<float> small = n; for (Index i = 0; i < 13; ++i) for (Index j = 0; j < i; ++j) small(i, j) /= 8; return small; }();
+  n = [&] {
+    Matrix<float> small = n;
+    for (Index i = 0; i < 13; ++i)
+      for (Index j = 0; j < i; ++j) small(i, j) /= 8;
+    return small;
+  }();
   EmulatedArithmetic<float> substitution{Contract()}, powers(parse_contract("inverse=powers"));
   const Matrix<float> a = substitution.inverse("", n), b = powers.inverse("", n), residual = product(n, b);
   for (Index i = 0; i < 13; ++i)

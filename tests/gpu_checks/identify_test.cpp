@@ -31,8 +31,9 @@ TEST(Identify, NamesEveryRegisteredKernelOfFp32) {
 }
 
 TEST(Identify, TellsVariantsApartInCoarseFormatsToo) {
-  for (const char* name : {"cpu.hla2.chunk64.direct.bf16", "cpu.hla2.stream.direct.bf16state", "cpu.ahla.chunk64.bf16",
-                           "cpu.gated_delta.chunk64.bf16", "cpu.log_linear_mamba2.chunk64.fp16"}) {
+  for (const char* name :
+       {"cpu.hla2.chunk64.direct.bf16", "cpu.hla2.stream.direct.bf16state", "cpu.ahla.chunk64.bf16",
+        "cpu.gated_delta.chunk64.bf16", "cpu.log_linear_mamba2.chunk64.fp16"}) {
     const Kernel& kernel = *find_kernels(name, "").at(0);
     const Identification found = identify(kernel, 1);
     EXPECT_TRUE(names(found, kernel.op + " (masked)")) << name;

@@ -44,7 +44,8 @@ constexpr WorstCase cases[] = {
      "linear variant=masked T=128 d=16 dv=16 H=2 B=1 scale=0.1 recipe=gaussian gates=published seed=1",
      "rounding of a scaled query"},
     {"cpu.log_linear_gated_delta.stream.fp32",
-     "log_linear_gated_delta variant=masked T=33 d=1 dv=5 H=4 B=1 Hk=1 scale=1024 recipe=denormal gates=extreme "
+     "log_linear_gated_delta variant=masked T=33 d=1 dv=5 H=4 B=1 Hk=1 scale=1024 recipe=denormal "
+     "gates=extreme "
      "seed=597028678",
      "underflow of the gate of a query"},
 };

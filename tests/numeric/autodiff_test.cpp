@@ -10,7 +10,9 @@ namespace {
 
 // f(x, y) = (x y - 3 x) / (y + x x) + x, whose gradient by hand is below.
 template <class S>
-S f(const S& x, const S& y) { return (x * y - S(3) * x) / (y + x * x) + x; }
+S f(const S& x, const S& y) {
+  return (x * y - S(3) * x) / (y + x * x) + x;
+}
 
 const Rational x = Rational(2) / 3, y = Rational(-5) / 7;
 Rational f_x() {

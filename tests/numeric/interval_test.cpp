@@ -55,7 +55,10 @@ TEST(Interval, NarrowsWithPrecision) {
 
 TEST(Interval, RestoresThePrecisionThatWasThere) {
   const auto before = Interval::thread_default_precision();
-  { const PrecisionScope precision(1000); EXPECT_GT(Interval::thread_default_precision(), before); }
+  {
+    const PrecisionScope precision(1000);
+    EXPECT_GT(Interval::thread_default_precision(), before);
+  }
   EXPECT_EQ(Interval::thread_default_precision(), before);
 }
 

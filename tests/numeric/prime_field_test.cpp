@@ -40,7 +40,8 @@ TEST(PrimeField, HandlesTheEndsOfItsRange) {
   EXPECT_EQ(last * last, PrimeField(1));
   EXPECT_EQ(last + PrimeField(1), PrimeField(0));
   EXPECT_EQ(PrimeField(0) - PrimeField(0), PrimeField(0));
-  EXPECT_EQ(PrimeField(std::numeric_limits<int>::min()) + PrimeField::from_residue(1ull << 31), PrimeField(0));
+  EXPECT_EQ(PrimeField(std::numeric_limits<int>::min()) + PrimeField::from_residue(1ull << 31),
+            PrimeField(0));
 }
 
 TEST(PrimeField, HasAPrimeModulus) {

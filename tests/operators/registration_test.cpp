@@ -47,7 +47,8 @@ TEST(Registration, GivesExactlyTheDeclaredMomentsAsFinalState) {
     for (Form form : d.forms) {
       std::set<std::string> declared, given;
       for (const auto& moment : d.moments) declared.insert(moment.name);
-      for (const auto& [name, moment] : op->Evaluator<Rational>::evaluate(head, {form, 2, 0}).final.moments) given.insert(name);
+      for (const auto& [name, moment] : op->Evaluator<Rational>::evaluate(head, {form, 2, 0}).final.moments)
+        given.insert(name);
       EXPECT_EQ(declared, given) << d.name << " " << d.variant << " " << form_name(form);
     }
   }

@@ -78,8 +78,8 @@ CaseRecord sample_case(const Shape& s, std::int64_t tokens, std::uint64_t salt) 
 }
 
 CaseRecord failing_case() {
-  CaseRecord r =
-      sample_case({"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
+  CaseRecord r = sample_case(
+      {"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16.broken", 0.3, 1.1, 0.1}, 1024, 99);
   r.verdict = Verdict::fail;
   r.reason = "error above the bound on 1984 of 131072 elements: the carry between chunks loses its decay";
   for (auto& p : r.curve)
@@ -114,7 +114,8 @@ CaseRecord nan_case() {
 
 CaseRecord not_run_case() {
   CaseRecord r;
-  r.kernel = {"cuda.hla2.chunk.bf16", "registered", "hla2", "masked", "chunk c=64 algebra=direct", contract_bf16, ""};
+  r.kernel = {"cuda.hla2.chunk.bf16",      "registered",  "hla2", "masked",
+              "chunk c=64 algebra=direct", contract_bf16, ""};
   r.case_line = "op=hla2 variant=masked T=1024 d=64 dv=64 H=2 recipe=normal seed=20261129";
   r.verdict = Verdict::not_run;
   r.reason = "no GPU";
@@ -169,7 +170,8 @@ Records sample_records() {
   cases[1].error["o"] = {};  // exact: all zeros
   for (auto& p : cases[1].curve) p.ratio_max = p.error_max = 0;
   auto suspect = sample_case(
-      {"log_linear_mamba2", "masked", "chunk c=32", contract_bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256, 71);
+      {"log_linear_mamba2", "masked", "chunk c=32", contract_bf16_state, "bf16_state", 0.93, 7.9, 0.0}, 256,
+      71);
   suspect.verdict = Verdict::suspect;
   suspect.reason =
       "error between the statistical and the deterministic bound on 3 elements; run again with fresh seeds";

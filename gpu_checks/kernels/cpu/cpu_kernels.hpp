@@ -8,6 +8,7 @@ namespace attest {
 std::vector<Kernel> cpu_kernels();
 
 // One such kernel; `op` must outlive it. The form must be one of the operator's.
-Kernel cpu_kernel(const Operator& op, const Evaluation& how, std::string_view contract_name, const Contract& contract);
+Kernel cpu_kernel(const Operator& op, const Evaluation& how, std::string_view contract_name,
+                  const Contract& contract);
 
 }  // namespace attest

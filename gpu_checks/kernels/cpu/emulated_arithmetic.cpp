@@ -11,8 +11,10 @@ namespace {
 
 template <class S, const Format& f>
 S round_entry(S x) {
-  if constexpr (std::is_same_v<S, float> && f.precision < 24) return round_float<f>(x);
-  else return static_cast<S>(round_to(f, x));
+  if constexpr (std::is_same_v<S, float> && f.precision < 24)
+    return round_float<f>(x);
+  else
+    return static_cast<S>(round_to(f, x));
 }
 
 float truncated_sum(float sum, float a, float b) { return add_toward_zero(sum, static_cast<double>(a) * b); }
@@ -21,7 +23,8 @@ double truncated_sum(double, double, double) { throw std::logic_error("no trunca
 }  // namespace
 
 bool emulated_in_double(const Contract& c) {
-  for (const Format& format : {c.input, c.product, c.accumulate, c.intermediate, c.state, c.gate_sum, c.output})
+  for (const Format& format :
+       {c.input, c.product, c.accumulate, c.intermediate, c.state, c.gate_sum, c.output})
     if (format == fp64) return true;
   return false;
 }
@@ -101,13 +104,16 @@ Matrix<S> EmulatedArithmetic<S>::decay(const Gates<S>& gates, Index first, Index
   const Index size = last - first + 1;
   const Index start = contract_.gate_scope == GateScope::global ? 0 : first;
   std::vector<S> sum(static_cast<std::size_t>(size), S(0));
-  std::vector<Index> resets(static_cast<std::size_t>(size), 0);  // gates of -infinity so far: nothing passes them
+  std::vector<Index> resets(static_cast<std::size_t>(size),
+                            0);  // gates of -infinity so far: nothing passes them
   S total(0);
   Index reset = 0;
   for (Index t = start; t < last; ++t) {
     const S g = (*gates.log_gate)[static_cast<std::size_t>(t)];
-    if (std::isinf(g)) ++reset;
-    else total = gate_sum_ ? gate_sum_(total + g) : total + g;
+    if (std::isinf(g))
+      ++reset;
+    else
+      total = gate_sum_ ? gate_sum_(total + g) : total + g;
     if (t + 1 >= first) {
       const auto at = static_cast<std::size_t>(t + 1 - first);
       sum[at] = total, resets[at] = reset;

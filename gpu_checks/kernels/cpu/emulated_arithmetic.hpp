@@ -18,7 +18,9 @@ class EmulatedArithmetic final : public Arithmetic<S> {
   explicit EmulatedArithmetic(const Contract& contract);
 
   Matrix<S> product(const Matrix<S>& a, const Matrix<S>& b) override;
-  Matrix<S> operand(std::string_view, Matrix<S> tensor) override { return rounded(intermediate_, std::move(tensor)); }
+  Matrix<S> operand(std::string_view, Matrix<S> tensor) override {
+    return rounded(intermediate_, std::move(tensor));
+  }
   Matrix<S> carry(std::string_view, Matrix<S> state) override { return rounded(state_, std::move(state)); }
   Matrix<S> output(Matrix<S> o) override { return rounded(output_, std::move(o)); }
   Matrix<S> inverse(std::string_view name, const Matrix<S>& n) override;

@@ -20,15 +20,16 @@ struct Lin {
 };
 
 template <class S>
-Lin<S> chunk_linear(Arithmetic<S>& arithmetic, const std::string& name, const Matrix<S>& q, const Matrix<S>& k,
-                    const Matrix<S>& v, const Gates<S>& gates, Matrix<S> state, Index width,
-                    Reads reads = Reads::inclusive) {
+Lin<S> chunk_linear(Arithmetic<S>& arithmetic, const std::string& name, const Matrix<S>& q,
+                    const Matrix<S>& k, const Matrix<S>& v, const Gates<S>& gates, Matrix<S> state,
+                    Index width, Reads reads = Reads::inclusive) {
   const Index shift = reads == Reads::inclusive ? 0 : 1;
   Lin<S> result{zeros<S>(q.rows(), v.cols()), std::move(state)};
   for (Index first = 0; first < q.rows(); first += width) {
     const Index size = std::min(width, q.rows() - first);
     const Matrix<S> decay = arithmetic.decay(gates, first, first + size);
-    const Matrix<S> q_c = q.middle_rows(first, size), k_c = k.middle_rows(first, size), v_c = v.middle_rows(first, size);
+    const Matrix<S> q_c = q.middle_rows(first, size), k_c = k.middle_rows(first, size),
+                    v_c = v.middle_rows(first, size);
     Matrix<S> weights = arithmetic.product(q_c, k_c.transpose());  // (size, size)
     Matrix<S> faded_keys = k_c;
     Matrix<S> carried = arithmetic.product(q_c, arithmetic.operand(name + ".state", result.state));
@@ -40,7 +41,8 @@ Lin<S> chunk_linear(Arithmetic<S>& arithmetic, const std::string& name, const Ma
     }
     const Matrix<S> local = arithmetic.product(arithmetic.operand(name + ".weights", weights), v_c);
     result.o.set_rows(first, local + carried);
-    const Matrix<S> gained = arithmetic.product(arithmetic.operand(name + ".keys", faded_keys).transpose(), v_c);
+    const Matrix<S> gained =
+        arithmetic.product(arithmetic.operand(name + ".keys", faded_keys).transpose(), v_c);
     result.state = arithmetic.carry(name + ".carry", Matrix<S>(decay(size, 0) * result.state + gained));
   }
   return result;

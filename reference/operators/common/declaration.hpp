@@ -19,22 +19,23 @@ struct Moment {
 
 struct Declaration {
   std::string name, variant;
-  std::string formula;             // one line, as the paper writes it
+  std::string formula;  // one line, as the paper writes it
   std::string source;
-  bool gates = false;              // takes g or alpha
+  bool gates = false;  // takes g or alpha
   bool beta = false;
   bool level_scales = false;
-  bool decay = false;              // takes the option or field decay
+  bool decay = false;  // takes the option or field decay
   bool ridge = false;
-  bool normalize = false;          // takes normalize and epsilon
-  bool unit_scale = true;          // scale defaults to 1, else to 1/sqrt(key_dim)
+  bool normalize = false;                        // takes normalize and epsilon
+  bool unit_scale = true;                        // scale defaults to 1, else to 1/sqrt(key_dim)
   int degree_q = 1, degree_k = 1, degree_v = 1;  // homogeneity of the unnormalised output; -1: none
   bool causal = true;
-  bool exact = true;               // rational arithmetic decides it (no transcendental function)
+  bool exact = true;  // rational arithmetic decides it (no transcendental function)
   std::vector<Form> forms = {Form::direct, Form::stream, Form::scan, Form::chunk};
-  bool decayed_scan = true;        // scan and chunk exist with decay != 1 too
+  bool decayed_scan = true;          // scan and chunk exist with decay != 1 too
   std::vector<Moment> moments = {};  // of the state, in the paper's order
-  std::vector<std::string> algebras = {"direct"};  // algebraic forms of stream, scan and chunk, the first the default
+  std::vector<std::string> algebras = {
+      "direct"};  // algebraic forms of stream, scan and chunk, the first the default
 };
 
 }  // namespace attest

@@ -14,12 +14,12 @@ namespace attest {
 template <class S>
 struct DeltaChunk {
   Index first, size;
-  Matrix<S> decay;            // (size+1, size+1), Gamma with row and column 0 for the start
-  Matrix<S> q, k, v;          // (size, ...)
-  Matrix<S> scores;           // P (size, size)
-  Matrix<S> inverse;          // T (size, size)
-  Matrix<S> w;                // W (size, key_dim)
-  Matrix<S> faded_keys;       // K' (size, key_dim)
+  Matrix<S> decay;                   // (size+1, size+1), Gamma with row and column 0 for the start
+  Matrix<S> q, k, v;                 // (size, ...)
+  Matrix<S> scores;                  // P (size, size)
+  Matrix<S> inverse;                 // T (size, size)
+  Matrix<S> w;                       // W (size, key_dim)
+  Matrix<S> faded_keys;              // K' (size, key_dim)
   Matrix<S> faded_queries() const {  // diag(g) Q
     Matrix<S> result = q;
     for (Index t = 0; t < size; ++t) result.row(t) *= decay(t + 1, 0);
@@ -30,8 +30,16 @@ struct DeltaChunk {
 template <class S>
 DeltaChunk<S> delta_chunk(Arithmetic<S>& arithmetic, const Head<S>& head, const Gates<S>& gates, Index first,
                           Index size) {
-  DeltaChunk<S> c{first, size, arithmetic.decay(gates, first, first + size), head.q.middle_rows(first, size),
-                  head.k.middle_rows(first, size), head.v.middle_rows(first, size), {}, {}, {}, {}};
+  DeltaChunk<S> c{first,
+                  size,
+                  arithmetic.decay(gates, first, first + size),
+                  head.q.middle_rows(first, size),
+                  head.k.middle_rows(first, size),
+                  head.v.middle_rows(first, size),
+                  {},
+                  {},
+                  {},
+                  {}};
   c.scores = arithmetic.product(c.q, c.k.transpose());
   Matrix<S> n = arithmetic.product(c.k, c.k.transpose());
   Matrix<S> faded = c.k;  // diag(g) K
@@ -51,7 +59,8 @@ DeltaChunk<S> delta_chunk(Arithmetic<S>& arithmetic, const Head<S>& head, const 
   c.scores = arithmetic.operand("scores", std::move(c.scores));
   c.inverse = arithmetic.operand("ut", std::move(c.inverse));
   c.faded_keys = arithmetic.operand("keys", std::move(c.faded_keys));
-  c.w = arithmetic.operand("w", arithmetic.product(c.inverse, arithmetic.operand("start_keys", std::move(faded))));
+  c.w = arithmetic.operand("w",
+                           arithmetic.product(c.inverse, arithmetic.operand("start_keys", std::move(faded))));
   return c;
 }
 

@@ -17,14 +17,13 @@
 namespace attest {
 
 struct ErrorModel {
-  Matrix<double> deterministic;  // (tokens, value_dim)
-  Matrix<double> accumulation;   // (tokens, value_dim)
-  Matrix<double> variance;       // (tokens, value_dim)
-  std::map<std::string, Matrix<double>>
-      shares;               // label of a rounded stage: its part of D
-  Index stages = 0;         // rounded stages of the form, for the statistical part
-  bool sharp = false;       // sensitivities of the actual values; else a running error bound, valid and loose
-  bool undecided = false;   // then `reason` says why: a gate's error, a range, no model
+  Matrix<double> deterministic;                  // (tokens, value_dim)
+  Matrix<double> accumulation;                   // (tokens, value_dim)
+  Matrix<double> variance;                       // (tokens, value_dim)
+  std::map<std::string, Matrix<double>> shares;  // label of a rounded stage: its part of D
+  Index stages = 0;                              // rounded stages of the form, for the statistical part
+  bool sharp = false;      // sensitivities of the actual values; else a running error bound, valid and loose
+  bool undecided = false;  // then `reason` says why: a gate's error, a range, no model
   std::string reason;
 };
 

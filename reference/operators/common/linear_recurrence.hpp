@@ -15,29 +15,47 @@ struct ScalarTransition {
   template <class S>
   using Phi = S;
   template <class S>
-  static S identity(Dims) { return S(1); }
-  template <class S>
-  static S transition(const Head<S>& head, Index t) {
-    if constexpr (gate == Gate::none) return S(1);
-    else if constexpr (gate == Gate::decay) return head.decay;
-    else return head.alpha[t];
+  static S identity(Dims) {
+    return S(1);
   }
   template <class S>
-  static Matrix<S> injection(const Head<S>& head, Index t) { return outer(head.k.row(t), head.v.row(t)); }
+  static S transition(const Head<S>& head, Index t) {
+    if constexpr (gate == Gate::none)
+      return S(1);
+    else if constexpr (gate == Gate::decay)
+      return head.decay;
+    else
+      return head.alpha[t];
+  }
   template <class S>
-  static Matrix<S> apply(const S& phi, const Matrix<S>& state) { return phi * state; }
+  static Matrix<S> injection(const Head<S>& head, Index t) {
+    return outer(head.k.row(t), head.v.row(t));
+  }
   template <class S>
-  static S compose(const S& later, const S& earlier) { return later * earlier; }
+  static Matrix<S> apply(const S& phi, const Matrix<S>& state) {
+    return phi * state;
+  }
+  template <class S>
+  static S compose(const S& later, const S& earlier) {
+    return later * earlier;
+  }
   // y^T Phi_t
   template <class S>
-  static Matrix<S> pull_back(const Matrix<S>& y, const Head<S>& head, Index t) { return transition(head, t) * y; }
+  static Matrix<S> pull_back(const Matrix<S>& y, const Head<S>& head, Index t) {
+    return transition(head, t) * y;
+  }
   template <class S>
-  static S injected_weight(const Matrix<S>& y, const Head<S>& head, Index s) { return dot(y, head.k.row(s)); }
+  static S injected_weight(const Matrix<S>& y, const Head<S>& head, Index s) {
+    return dot(y, head.k.row(s));
+  }
   template <class S>
   static Gates<S> gates(const Head<S>& head) {
-    if constexpr (gate == Gate::none) return {};
-    else if constexpr (gate == Gate::decay) return {nullptr, nullptr, head.decay, 1};
-    else return {&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, S(1), 1};
+    if constexpr (gate == Gate::none)
+      return {};
+    else if constexpr (gate == Gate::decay)
+      return {nullptr, nullptr, head.decay, 1};
+    else
+      return {&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, S(1), 1};
   }
 };
 
@@ -46,7 +64,9 @@ struct DeltaTransition {
   template <class S>
   using Phi = Matrix<S>;  // (key_dim, key_dim)
   template <class S>
-  static Matrix<S> identity(Dims dims) { return identity_matrix<S>(dims.key_dim); }
+  static Matrix<S> identity(Dims dims) {
+    return identity_matrix<S>(dims.key_dim);
+  }
   template <class S>
   static Matrix<S> transition(const Head<S>& head, Index t) {
     const S alpha = ScalarTransition<gate>::transition(head, t);
@@ -58,9 +78,13 @@ struct DeltaTransition {
     return head.beta[t] * outer(head.k.row(t), head.v.row(t));
   }
   template <class S>
-  static Matrix<S> apply(const Matrix<S>& phi, const Matrix<S>& state) { return product(phi, state); }
+  static Matrix<S> apply(const Matrix<S>& phi, const Matrix<S>& state) {
+    return product(phi, state);
+  }
   template <class S>
-  static Matrix<S> compose(const Matrix<S>& later, const Matrix<S>& earlier) { return product(later, earlier); }
+  static Matrix<S> compose(const Matrix<S>& later, const Matrix<S>& earlier) {
+    return product(later, earlier);
+  }
   template <class S>
   static Matrix<S> pull_back(const Matrix<S>& y, const Head<S>& head, Index t) {
     const S along = head.beta[t] * dot(y, head.k.row(t));
@@ -82,7 +106,9 @@ struct Recurrence {
     typename Transition::template Phi<S> phi;
     Matrix<S> S_;  // (key_dim, value_dim)
     template <class F>
-    void visit(F&& f) { f("S", S_); }
+    void visit(F&& f) {
+      f("S", S_);
+    }
   };
   template <class S>
   static Segment<S> identity(Dims dims) {
@@ -117,7 +143,8 @@ struct Recurrence {
  private:
   // y^T S_t as a sum over the tokens, y pulled back through the transitions one by one.
   template <class S>
-  static Matrix<S> row(const Head<S>& head, std::type_identity_t<Matrix<S>> y, Index t, const Matrix<S>& initial) {
+  static Matrix<S> row(const Head<S>& head, std::type_identity_t<Matrix<S>> y, Index t,
+                       const Matrix<S>& initial) {
     Matrix<S> sum = zeros<S>(1, head.v.cols());
     for (Index s = t; s >= 0; --s) {
       sum += Transition::injected_weight(y, head, s) * head.v.row(s);

@@ -29,7 +29,8 @@ template <class S>
 void scale_by_pair_level(const Head<S>& head, Index first, Matrix<S>& weights) {
   const Index base = head.initial.position + first;
   for (Index t = 0; t < weights.rows(); ++t)
-    for (Index s = 0; s <= t; ++s) weights(t, s) *= head.level_scales(first + t, fenwick_level(base + t, base + s));
+    for (Index s = 0; s <= t; ++s)
+      weights(t, s) *= head.level_scales(first + t, fenwick_level(base + t, base + s));
 }
 
 // Appends the dyadic blocks of the chunk, each the product of its columns of `gain` (key_dim, size) and its values.
@@ -40,8 +41,10 @@ void append_blocks(Arithmetic<S>& arithmetic, const Head<S>& head, Index first, 
   for (Index done = 0; done < gain.cols();) {
     Index size = std::bit_floor(static_cast<std::uint64_t>(gain.cols() - done));
     while ((base + done) % size != 0) size /= 2;
-    const Matrix<S> state = arithmetic.product(gain.middle_columns(done, size), head.v.middle_rows(first + done, size));
-    cover.push_back({base + done, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))) - 1, state});
+    const Matrix<S> state =
+        arithmetic.product(gain.middle_columns(done, size), head.v.middle_rows(first + done, size));
+    cover.push_back(
+        {base + done, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size))) - 1, state});
     done += size;
   }
   merge_siblings(cover);
@@ -61,11 +64,13 @@ struct LogLinearScalar : LogLinearRecurrence<ScalarTransition<gate>> {
       Matrix<S> weights = arithmetic.product(q, k.transpose());
       Matrix<S> faded_keys = k;
       for (Index t = 0; t < size; ++t) {
-        for (Index s = 0; s < size; ++s) weights(t, s) = s <= t ? S(decay(t + 1, s + 1) * weights(t, s)) : S(0);
+        for (Index s = 0; s < size; ++s)
+          weights(t, s) = s <= t ? S(decay(t + 1, s + 1) * weights(t, s)) : S(0);
         faded_keys.row(t) *= decay(size, t + 1);
       }
       scale_by_pair_level(head, first, weights);
-      Matrix<S> rows = arithmetic.product(arithmetic.operand("weights", weights), head.v.middle_rows(first, size));
+      Matrix<S> rows =
+          arithmetic.product(arithmetic.operand("weights", weights), head.v.middle_rows(first, size));
       for (const auto& block : cover) {
         Matrix<S> carried = arithmetic.product(q, arithmetic.operand("state", block.state));
         for (Index t = 0; t < size; ++t) carried.row(t) *= decay(t + 1, 0);
@@ -73,7 +78,8 @@ struct LogLinearScalar : LogLinearRecurrence<ScalarTransition<gate>> {
       }
       o.set_rows(first, rows);
       for (auto& block : cover) block.state *= decay(size, 0);
-      append_blocks(arithmetic, head, first, Matrix<S>(arithmetic.operand("keys", faded_keys).transpose()), cover);
+      append_blocks(arithmetic, head, first, Matrix<S>(arithmetic.operand("keys", faded_keys).transpose()),
+                    cover);
     }
     return {arithmetic.output(o), cover_state(cover, head.initial.position + head.tokens(), head.dims())};
   }
@@ -91,8 +97,8 @@ struct LogLinearDelta : LogLinearRecurrence<DeltaTransition<gate>> {
       Matrix<S> weights = arithmetic.product(c.scores, c.inverse);
       scale_by_pair_level(head, first, weights);
       Matrix<S> rows = arithmetic.product(arithmetic.operand("weights", weights), c.v);
-      const Matrix<S> queries = arithmetic.operand(
-          "queries", Matrix<S>(c.faded_queries() - arithmetic.product(c.scores, c.w)));
+      const Matrix<S> queries =
+          arithmetic.operand("queries", Matrix<S>(c.faded_queries() - arithmetic.product(c.scores, c.w)));
       const Matrix<S> keys = c.faded_keys.transpose();
       for (auto& block : cover) {
         const Matrix<S> before = arithmetic.operand("state", block.state);
@@ -101,7 +107,8 @@ struct LogLinearDelta : LogLinearRecurrence<DeltaTransition<gate>> {
         block.state = c.decay(size, 0) * block.state - arithmetic.product(keys, removed);
       }
       o.set_rows(first, rows);
-      append_blocks(arithmetic, head, first, arithmetic.operand("gain", arithmetic.product(keys, c.inverse)), cover);
+      append_blocks(arithmetic, head, first, arithmetic.operand("gain", arithmetic.product(keys, c.inverse)),
+                    cover);
     }
     return {arithmetic.output(o), cover_state(cover, head.initial.position + head.tokens(), head.dims())};
   }

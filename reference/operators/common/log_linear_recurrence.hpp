@@ -52,7 +52,8 @@ DyadicCover<S> initial_cover(const Head<S>& head) {
   if (found == head.initial.moments.end()) return cover;
   for (int bit = std::bit_width(position); bit-- > 0;)
     if (position >> bit & 1)
-      cover.push_back({static_cast<Index>(position >> (bit + 1) << (bit + 1)), bit, found->second.at(bit + 1)});
+      cover.push_back(
+          {static_cast<Index>(position >> (bit + 1) << (bit + 1)), bit, found->second.at(bit + 1)});
   return cover;
 }
 
@@ -82,10 +83,14 @@ struct LogLinearRecurrence {
     }
   };
   template <class S>
-  static Segment<S> identity(Dims dims) { return {true, Transition::template identity<S>(dims), {}}; }
+  static Segment<S> identity(Dims dims) {
+    return {true, Transition::template identity<S>(dims), {}};
+  }
   template <class S>
   static Segment<S> token(const Head<S>& head, Index t) {
-    return {false, Transition::transition(head, t), {{head.initial.position + t, 0, Transition::injection(head, t)}}};
+    return {false,
+            Transition::transition(head, t),
+            {{head.initial.position + t, 0, Transition::injection(head, t)}}};
   }
   template <class S>
   static Segment<S> combine(const Segment<S>& a, const Segment<S>& b) {
@@ -102,7 +107,8 @@ struct LogLinearRecurrence {
   static Matrix<S> read(const Segment<S>& before, const Head<S>& head, Index t) {
     const Index now = head.initial.position + t;
     const Matrix<S> y = Transition::pull_back(Matrix<S>(head.q.row(t)), head, t);
-    Matrix<S> o = head.level_scales(t, 0) * Transition::injected_weight(Matrix<S>(head.q.row(t)), head, t) * head.v.row(t);
+    Matrix<S> o = head.level_scales(t, 0) * Transition::injected_weight(Matrix<S>(head.q.row(t)), head, t) *
+                  head.v.row(t);
     for (const auto& block : before.blocks)
       o += head.level_scales(t, fenwick_level(now, block.start)) * product(y, block.state);
     return o;
@@ -130,7 +136,8 @@ struct LogLinearRecurrence {
         y = Transition::pull_back(y, head, s);
       }
       for (const auto& block : initial)
-        result.o.row(t) += head.level_scales(t, fenwick_level(base + t, block.start)) * product(y, block.state);
+        result.o.row(t) +=
+            head.level_scales(t, fenwick_level(base + t, block.start)) * product(y, block.state);
     }
     result.final = direct_state(head, initial);
     return result;
@@ -142,15 +149,19 @@ struct LogLinearRecurrence {
   static State<S> direct_state(const Head<S>& head, const DyadicCover<S>& initial) {
     const Index base = head.initial.position, end = base + head.tokens(), key_dim = head.q.cols();
     State<S> state = cover_state<S>({}, end, head.dims());
-    auto level_of = [&](Index s) { return fenwick_level(end, s); };  // the block of the cover of [0,end) that holds s
+    auto level_of = [&](Index s) {
+      return fenwick_level(end, s);
+    };  // the block of the cover of [0,end) that holds s
     const Matrix<S> unit = identity_matrix<S>(key_dim);
     for (Index a = 0; a < key_dim; ++a) {
       Matrix<S> y = unit.row(a);
       for (Index s = head.tokens() - 1; s >= 0; --s) {
-        state.moments["S"][level_of(base + s)].row(a) += Transition::injected_weight(y, head, s) * head.v.row(s);
+        state.moments["S"][level_of(base + s)].row(a) +=
+            Transition::injected_weight(y, head, s) * head.v.row(s);
         y = Transition::pull_back(y, head, s);
       }
-      for (const auto& block : initial) state.moments["S"][level_of(block.start)].row(a) += product(y, block.state);
+      for (const auto& block : initial)
+        state.moments["S"][level_of(block.start)].row(a) += product(y, block.state);
     }
     return state;
   }

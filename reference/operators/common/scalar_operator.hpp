@@ -11,7 +11,8 @@ struct ScalarOperator : Recurrence<ScalarTransition<gate>> {
   template <class S>
   static Solution<S> chunk(Arithmetic<S>& arithmetic, const Head<S>& head, Index width) {
     const Matrix<S> initial = initial_moment(head, "S", head.q.cols(), head.v.cols());
-    auto lin = chunk_linear(arithmetic, "o", head.q, head.k, head.v, ScalarTransition<gate>::gates(head), initial, width);
+    auto lin = chunk_linear(arithmetic, "o", head.q, head.k, head.v, ScalarTransition<gate>::gates(head),
+                            initial, width);
     Solution<S> result{arithmetic.output(lin.o), {}};
     result.final.moments["S"] = {lin.state};
     return result;
