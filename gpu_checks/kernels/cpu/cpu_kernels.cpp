@@ -17,26 +17,28 @@ void exponentiate_gates(const Contract& contract, Head<S>& head) {
     head.alpha[t] = static_cast<S>(exponential(contract.gate_sum, head.log_gate[t]));
 }
 
-// o [B, T, H, dv], rounded to the output format after the normaliser was divided out.
+// o and the final states, rounded to the output and the state format; o after the normaliser was divided out.
 template <class S>
-Tensor evaluate(const Operator& op, const Problem& problem, const Evaluation& how, const Contract& contract) {
+Tensors evaluate(const Operator& op, const Problem& problem, const Evaluation& how, const Contract& contract) {
+  const Declaration& declaration = op.declaration();
   Contract inner = contract;
   if (problem.options.normalize) inner.output = contract.accumulate;
   EmulatedArithmetic<S> arithmetic(inner);
-  Tensor o{{problem.batch, problem.tokens, problem.heads, problem.value_dim}, {}};
-  o.data.assign(static_cast<std::size_t>(element_count(o.shape)), 0.0);
+  Tensors outputs;
+  for (const auto& [name, shape] : output_shapes(problem, declaration))
+    outputs[name] = {shape, std::vector<double>(static_cast<std::size_t>(element_count(shape)), 0.0)};
+  const Index levels = final_levels(problem, declaration);
   for (const Slot& slot : slots(problem)) {
-    Head<S> head = head_of<S>(problem, op.declaration(), slot);
+    Head<S> head = head_of<S>(problem, declaration, slot);
     exponentiate_gates(contract, head);
     Solution<S> solution = op.evaluate(head, how, arithmetic);
     divide_out(problem, solution.o);
-    for (Index t = 0; t < solution.o.rows(); ++t)
-      for (Index c = 0; c < problem.value_dim; ++c)
-        o.data[static_cast<std::size_t>(
-            ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim + c)] =
-            round_to(contract.output, static_cast<double>(solution.o(t, c)));
+    visit_outputs(problem, declaration, slot, solution, levels, [&](const std::string& name, Index flat, const S& value) {
+      outputs.at(name).data[static_cast<std::size_t>(flat)] =
+          round_to(name == "o" ? contract.output : contract.state, static_cast<double>(value));
+    });
   }
-  return o;
+  return outputs;
 }
 
 bool decayed(const Problem& problem) {
@@ -53,8 +55,8 @@ KernelResult run_on_cpu(const Operator& op, const Problem& problem, const Evalua
     return {KernelStatus::unsupported, "with decay other than 1 this operator has no " + std::string(form_name(how.form)), {}, 0};
   const auto start = std::chrono::steady_clock::now();
   KernelResult result;
-  result.outputs["o"] = emulated_in_double(contract) ? evaluate<double>(op, problem, how, contract)
-                                                     : evaluate<float>(op, problem, how, contract);
+  result.outputs = emulated_in_double(contract) ? evaluate<double>(op, problem, how, contract)
+                                                : evaluate<float>(op, problem, how, contract);
   result.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -115,7 +117,8 @@ Kernel cpu_kernel(const Operator& op, const Evaluation& how, std::string_view co
   kernel.name += '.' + std::string(contract_name);
   kernel.op = declaration.name, kernel.variant = declaration.variant;
   kernel.how = how, kernel.form = form_text(declaration, how), kernel.contract = contract;
-  kernel.features = "varlen initial_state grouped deterministic";
+  kernel.features = "varlen initial_state final_state grouped deterministic batch_invariant";
+  if (declaration.moments.empty()) kernel.features = "varlen grouped deterministic batch_invariant";
   kernel.limits = limits_of(declaration, how.form);
   kernel.run = [&op, how, contract, limits = kernel.limits](const Problem& problem) {
     return run_on_cpu(op, problem, how, contract, limits);
