@@ -13,20 +13,22 @@ const std::vector<BatteryCheck>& battery_checks() {
   static const std::vector<BatteryCheck> list = {
       shapes_check,    lattice_check,     paths_check,      split_check,       packing_check,
       causality_check, permutation_check, repetition_check, containment_check, powers_check,
-      gates_check,     width_check,       value_check};
+      gates_check,     value_check,       width_check};
   return list;
 }
 
-std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, bool stop_at_failure) {
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, bool spare) {
   std::vector<BatteryEntry> entries;
   for (const BatteryCheck& check : battery_checks()) {
     if (!glob.empty() && fnmatch(std::string(glob).c_str(), check.name, 0) != 0) continue;
     BatteryEntry& entry = entries.emplace_back(BatteryEntry{&check, {}, 0});
     const auto start = std::chrono::steady_clock::now();
-    if (const std::string why = check.cannot_run(context); !why.empty()) entry.outcome.reason = why;
+    const std::string why = check.cannot_run(context);
+    const bool spared = spare && check.expensive && worst_verdict(entries) == Verdict::fail;
+    if (!why.empty()) entry.outcome.reason = why;
+    else if (spared) entry.outcome.reason = "not asked: another check has failed";
     else entry.outcome = check.run(context);
     entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    if (stop_at_failure && entry.outcome.verdict == Verdict::fail) break;
   }
   if (entries.empty()) throw BadInput("--check " + in_quotes(glob) + ": no such check");
   return entries;

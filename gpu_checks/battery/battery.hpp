@@ -35,6 +35,7 @@ struct BatteryCheck {
   const char* name;
   const char* rule;  // "bitwise", "bound" or "structural"
   const char* law;   // in one line
+  bool expensive;    // seconds: a mutant that a cheaper check rejected is not asked again
   std::string (*cannot_run)(const BatteryContext&);
   CheckOutcome (*run)(const BatteryContext&);
 };
@@ -46,8 +47,9 @@ struct BatteryEntry {
   CheckOutcome outcome;
   std::int64_t nanoseconds = 0;
 };
-// All checks whose name matches the glob (empty: all), in their order; stops after the first failure if asked to.
-std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "", bool stop_at_failure = false);
+// All checks whose name matches the glob (empty: all), in their order. spare: an expensive check is left out once
+// another has failed. BadInput if no check has such a name.
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "", bool spare = false);
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries);
 
 }  // namespace attest

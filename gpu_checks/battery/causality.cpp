@@ -49,7 +49,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck causality_check{"causality", "bitwise", "rows before a change of the inputs keep their bits",
+const BatteryCheck causality_check{"causality", "bitwise", "rows before a change of the inputs keep their bits", false,
                                    [](const BatteryContext& context) -> std::string {
                                      if (!context.declaration().causal) return "the operator is not causal";
                                      if (!context.has("deterministic")) return "the kernel is not declared deterministic";

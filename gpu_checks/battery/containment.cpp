@@ -54,7 +54,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck containment_check{"containment", "structural", "what depends on a NaN or an infinity is not finite",
+const BatteryCheck containment_check{"containment", "structural", "what depends on a NaN or an infinity is not finite", false,
                                      [](const BatteryContext&) { return std::string(); }, run};
 
 }  // namespace attest

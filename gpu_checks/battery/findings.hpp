@@ -1,6 +1,7 @@
 // What a check found: outputs compared element by element, where they differ (in words), the worst difference, and
 // the inputs that could not be decided. Zeros are equal whatever their sign; a NaN equals nothing.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,17 @@ struct Places {
   std::string outputs, sequences, tokens, chunk_position, heads, levels, columns;
 };
 std::string in_words(const Places& places);
+
+// Sees every output that is compared with what it must be, on this thread: for statistics about other rules.
+using ComparisonObserver = std::function<void(const std::string& input, const std::string& tensor,
+                                              const std::vector<double>& got, const std::vector<double>& expected)>;
+class ObserveComparisons {
+ public:
+  explicit ObserveComparisons(ComparisonObserver observer);
+  ~ObserveComparisons();
+  ObserveComparisons(const ObserveComparisons&) = delete;
+  ObserveComparisons& operator=(const ObserveComparisons&) = delete;
+};
 
 struct CheckOutcome {
   Verdict verdict = Verdict::not_run;

@@ -66,7 +66,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck gates_check{"gates", "bound", "extreme gates, decays and level scales keep the bound",
+const BatteryCheck gates_check{"gates", "bound", "extreme gates, decays and level scales keep the bound", false,
                                [](const BatteryContext& context) -> std::string {
                                  const Declaration& d = context.declaration();
                                  return d.gates || d.decay || d.beta || d.level_scales ? "" : "the operator has no gates";

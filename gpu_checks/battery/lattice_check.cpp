@@ -47,7 +47,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck lattice_check{"lattice", "bitwise", "certified integers give the exact value in any order of evaluation",
+const BatteryCheck lattice_check{"lattice", "bitwise", "certified integers give the exact value in any order of evaluation", false,
                                  no_lattice, run};
 
 }  // namespace attest

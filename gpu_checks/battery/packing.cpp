@@ -89,7 +89,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck packing_check{"packing", "bitwise", "packed sequences give what separate calls give",
+const BatteryCheck packing_check{"packing", "bitwise", "packed sequences give what separate calls give", false,
                                  [](const BatteryContext& context) -> std::string {
                                    return context.has("varlen") ? "" : "the kernel takes no packed sequences";
                                  },

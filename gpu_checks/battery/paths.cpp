@@ -87,7 +87,7 @@ CheckOutcome run(const BatteryContext& context) {
   Random random(context.seed, "paths");
   const Declaration& d = context.declaration();
   const Index c = context.chunk();
-  for (const Index tokens : {2 * c + 3, static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(2 * c))) + 1}) {
+  for (const Index tokens : {2 * c + 3, static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(context.many(4, 8) * c))) + 1}) {
     const std::vector<Index> places = edges(tokens, c);
     const auto any = [&] { return places[random.below(places.size())]; };
     for (Index round = 0; round < context.many(24, 160); ++round) {
@@ -108,6 +108,6 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck paths_check{"paths", "bitwise", "the outputs count the paths through one key and one value", no_lattice, run};
+const BatteryCheck paths_check{"paths", "bitwise", "the outputs count the paths through one key and one value", false, no_lattice, run};
 
 }  // namespace attest

@@ -90,7 +90,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck permutation_check{"permutation", "bitwise", "batch entries and heads do not see one another",
+const BatteryCheck permutation_check{"permutation", "bitwise", "batch entries and heads do not see one another", false,
                                      [](const BatteryContext&) { return std::string(); }, run};
 
 }  // namespace attest

@@ -78,7 +78,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck repetition_check{"repetition", "bitwise", "a call depends on its inputs alone and leaves them alone",
+const BatteryCheck repetition_check{"repetition", "bitwise", "a call depends on its inputs alone and leaves them alone", false,
                                     [](const BatteryContext&) { return std::string(); }, run};
 
 }  // namespace attest

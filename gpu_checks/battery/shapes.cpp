@@ -45,7 +45,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck shapes_check{"shapes", "bitwise", "every length, residue and width gives the operator's value",
+const BatteryCheck shapes_check{"shapes", "bitwise", "every length, residue and width gives the operator's value", false,
                                 [](const BatteryContext&) { return std::string(); }, run};
 
 }  // namespace attest

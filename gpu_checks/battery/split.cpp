@@ -61,8 +61,12 @@ CheckOutcome run(const BatteryContext& context) {
       if (at < 1) continue;
       shape.seed = random.bits() >> 1;
       if (no_lattice(context).empty()) {
-        findings.input("lattice split at " + std::to_string(at) + ", " + short_text(shape));
-        if (const auto problem = draw_lattice(context, shape, random, LatticeCut{at})) exactly(context, *problem, at, findings);
+        // Shared heads and a state together: the state has the heads of the output.
+        Case grouped = shape;
+        if (at % 2) grouped.heads_k = 1, grouped.heads_q = 1;
+        grouped = fitted(context, grouped);
+        findings.input("lattice split at " + std::to_string(at) + ", " + short_text(grouped));
+        if (const auto problem = draw_lattice(context, grouped, random, LatticeCut{at})) exactly(context, *problem, at, findings);
         else findings.leave_out("no certified lattice input of this shape");
       }
       shape.gates = round % 2 ? "uniform" : "published";
@@ -75,7 +79,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck split_check{"split", "bitwise", "two calls with the state handed over continue one another",
+const BatteryCheck split_check{"split", "bitwise", "two calls with the state handed over continue one another", false,
                                [](const BatteryContext& context) -> std::string {
                                  if (context.declaration().moments.empty()) return "the operator has no state";
                                  if (!context.has("initial_state")) return "the kernel takes no initial state";

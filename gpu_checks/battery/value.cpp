@@ -92,7 +92,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck value_check{"value", "bound", "the outputs lie within the bound of the contract around the exact value",
+const BatteryCheck value_check{"value", "bound", "the outputs lie within the bound of the contract around the exact value", false,
                                [](const BatteryContext&) { return std::string(); }, run};
 
 }  // namespace attest

@@ -11,7 +11,7 @@ enum class Edit {
   tail_state_without_partial, tail_extra_chunk, tail_beta_dead_rows, tail_scales_past_end, tail_residue_one,
   // 2 exponent range
   exp_before_mask, exp_middle_anchor, exp_start_anchor, exp_difference_clamped, exp_gate_clamped, exp_linear_gate,
-  exp_base_two, exp_small_is_zero, decay_by_log, decay_by_inverse, decay_clamped, decay_near_one, decay_small_is_zero,
+  exp_base_two, exp_small_is_zero, decay_log_bf16, decay_by_inverse, decay_clamped, decay_near_one, decay_small_is_zero,
   // 3 cross terms and prefixes
   cross_dropped, cross_inclusive, cross_swapped, cross_between_chunks, prefix_first_row, mask_strict, mask_missing_in_chunk,
   decay_as_printed, decay_power_low, decay_late, query_key_swapped, inner_exclusive, carried_inner_dropped, inner_undecayed,

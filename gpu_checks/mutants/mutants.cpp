@@ -46,7 +46,7 @@ const std::vector<EditInfo>& edits() {
       {Edit::exp_linear_gate, "exp_linear_gate", 2, "gated_delta log_linear_*", "1 + g in place of exp(g)"},
       {Edit::exp_base_two, "exp_base_two", 2, "gated_delta log_linear_*", "exp2 without the factor log2(e)"},
       {Edit::exp_small_is_zero, "exp_small_is_zero", 2, "gated_delta log_linear_*", "weights below 1e-3 are dropped"},
-      {Edit::decay_by_log, "decay_by_log", 2, "hla2 ahla hla3", "gamma^n as exp(n log gamma): NaN for gamma = 0"},
+      {Edit::decay_log_bf16, "decay_log_bf16", 9, "hla2 ahla hla3", "gamma^n as exp(n log gamma) with log gamma in bf16"},
       {Edit::decay_by_inverse, "decay_by_inverse", 2, "hla2 ahla hla3", "gamma^t gamma^-s: inf * 0 for gamma = 0"},
       {Edit::decay_clamped, "decay_clamped", 2, "hla2 ahla hla3", "gamma is clamped at 1/64"},
       {Edit::decay_near_one, "decay_near_one", 2, "hla2 ahla hla3", "gamma above 1 - 2^-5 is taken for 1"},

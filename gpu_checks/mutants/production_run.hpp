@@ -204,7 +204,7 @@ class ProductionRun {
         for (Index t = s + 1; t <= C; ++t) {
           const auto distance = static_cast<float>(t - s);
           float weight = (*target)(t - 1, s) * base;
-          if (is(Edit::decay_by_log)) weight = std::exp(distance * std::log(base));
+          if (is(Edit::decay_log_bf16)) weight = std::exp(distance * to_bf16(std::log(base)));
           if (is(Edit::decay_by_inverse)) weight = std::pow(base, static_cast<float>(t)) * std::pow(base, -static_cast<float>(s));
           if (is(Edit::decay_small_is_zero) && weight < 1e-3f) weight = 0;
           (*target)(t, s) = weight;
