@@ -21,8 +21,9 @@ enum class KernelStatus { ok, unsupported, failed };
 
 struct KernelResult {
   KernelStatus status = KernelStatus::ok;
-  std::string message;                    // one line when the status is not ok
-  std::map<std::string, Tensor> outputs;  // "o" [B, T, H, dv]; "final_state.X" as output_shapes() where announced
+  std::string message;  // one line when the status is not ok
+  std::map<std::string, Tensor>
+      outputs;  // "o" [B, T, H, dv]; "final_state.X" as output_shapes() where announced
   std::int64_t nanoseconds = 0;
 };
 

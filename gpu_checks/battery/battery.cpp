@@ -25,9 +25,12 @@ std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string
     const auto start = std::chrono::steady_clock::now();
     const std::string why = check.cannot_run(context);
     const bool spared = spare && check.expensive && worst_verdict(entries) == Verdict::fail;
-    if (!why.empty()) entry.outcome.reason = why;
-    else if (spared) entry.outcome.reason = "not asked: another check has failed";
-    else entry.outcome = check.run(context);
+    if (!why.empty())
+      entry.outcome.reason = why;
+    else if (spared)
+      entry.outcome.reason = "not asked: another check has failed";
+    else
+      entry.outcome = check.run(context);
     entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   }
   if (entries.empty()) throw BadInput("--check " + in_quotes(glob) + ": no such check");

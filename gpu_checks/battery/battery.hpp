@@ -49,7 +49,8 @@ struct BatteryEntry {
 };
 // All checks whose name matches the glob (empty: all), in their order. spare: an expensive check is left out once
 // another has failed. BadInput if no check has such a name.
-std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "", bool spare = false);
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "",
+                                      bool spare = false);
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries);
 
 }  // namespace attest

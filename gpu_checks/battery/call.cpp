@@ -16,8 +16,11 @@ namespace {
 
 std::string content_of(const Operator& op, const Problem& problem) {
   std::string text = op.declaration().name + '/' + op.declaration().variant + '/' + to_text(problem.options);
-  const auto append = [&](const void* data, std::size_t size) { text.append(static_cast<const char*>(data), size); };
-  const Index sizes[] = {problem.batch, problem.tokens, problem.heads, problem.key_dim, problem.value_dim, problem.levels};
+  const auto append = [&](const void* data, std::size_t size) {
+    text.append(static_cast<const char*>(data), size);
+  };
+  const Index sizes[] = {problem.batch,   problem.tokens,    problem.heads,
+                         problem.key_dim, problem.value_dim, problem.levels};
   append(sizes, sizeof sizes);
   append(problem.cu_seqlens.data(), problem.cu_seqlens.size() * sizeof(Index));
   for (const auto& [name, tensor] : problem.fields) {
@@ -50,13 +53,14 @@ void state_bounds(const BatteryContext& context, const Problem& problem, Bounds&
     if (name != "o") bounds.deterministic[name].assign(static_cast<std::size_t>(element_count(shape)), 0.0);
   const Index levels = final_levels(problem, declaration);
   for (const Slot& slot : slots(problem)) {
-    const StateBound bound =
-        state_bound(context.op, head_of<double>(problem, declaration, slot), context.kernel.how, context.kernel.contract);
+    const StateBound bound = state_bound(context.op, head_of<double>(problem, declaration, slot),
+                                         context.kernel.how, context.kernel.contract);
     Solution<double> errors;
     errors.final.moments = bound.error;
-    visit_outputs(problem, declaration, slot, errors, levels, [&](const std::string& name, Index flat, double error) {
-      bounds.deterministic.at(name)[static_cast<std::size_t>(flat)] = error;
-    });
+    visit_outputs(problem, declaration, slot, errors, levels,
+                  [&](const std::string& name, Index flat, double error) {
+                    bounds.deterministic.at(name)[static_cast<std::size_t>(flat)] = error;
+                  });
     if (!bound.undecided.empty())
       for (const auto& [name, shape] : shapes)
         if (name != "o") bounds.undecided[name] = bound.undecided;
@@ -72,13 +76,15 @@ Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool sta
   for (const Slot& slot : slots(problem)) {
     if (slot.last == slot.first) continue;
     const Head<double> head = head_of<double>(problem, context.declaration(), slot);
-    const ErrorModel model = error_model(context.op, head, context.kernel.how, context.kernel.contract, normaliser);
+    const ErrorModel model =
+        error_model(context.op, head, context.kernel.how, context.kernel.contract, normaliser);
     if (model.undecided) bounds.undecided["o"] = model.reason;
     const Matrix<double> narrow = passing_bound(model, context.kernel.contract, count, statistical);
     for (Index t = 0; t < model.deterministic.rows(); ++t)
       for (Index c = 0; c < problem.value_dim; ++c) {
         const auto at = static_cast<std::size_t>(
-            ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim + c);
+            ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim +
+            c);
         all[at] = model.deterministic(t, c), passing[at] = narrow(t, c);
       }
   }
@@ -88,8 +94,9 @@ Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool sta
 
 constexpr double power_margin = 0.25, largest_radius = power_of_two(-10);
 
-void judge_tensor(const Problem& problem, const std::string& name, const Tensor& got, const OracleTensor& truth,
-                  const std::vector<double>& bound, const std::vector<double>& passing, Findings& findings) {
+void judge_tensor(const Problem& problem, const std::string& name, const Tensor& got,
+                  const OracleTensor& truth, const std::vector<double>& bound,
+                  const std::vector<double>& passing, Findings& findings) {
   std::vector<double> error(bound.size()), limit = bound;
   Index powerful = 0, unresolved = 0, count = 0, beyond = 0;
   for (std::size_t i = 0; i < bound.size(); ++i) {
@@ -109,10 +116,11 @@ void judge_tensor(const Problem& problem, const std::string& name, const Tensor&
   }
   const bool claims = unresolved == 0 && 2 * powerful >= count && count > 0;
   if (beyond == 0 && !claims)
-    return findings.leave_out(unresolved > 0 ? "the oracle's radius is not far below the bound"
-                                             : "no power: the bound is below a quarter of the value on " +
-                                                   std::to_string(100 * powerful / std::max<Index>(count, 1)) +
-                                                   " % of the elements of " + name);
+    return findings.leave_out(unresolved > 0
+                                  ? "the oracle's radius is not far below the bound"
+                                  : "no power: the bound is below a quarter of the value on " +
+                                        std::to_string(100 * powerful / std::max<Index>(count, 1)) +
+                                        " % of the elements of " + name);
   findings.within(problem, name, got, truth.value, error, limit, passing);
 }
 
@@ -130,7 +138,7 @@ Case fitted(const BatteryContext& context, Case shape) {
   Problem sizes;
   for (Index* size : {&shape.key_dim, &shape.value_dim})
     for (; *size > 1; *size /= 2) {
-      sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
+      sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
       if (const std::string why = outside_limits(context.kernel.limits, sizes);
           !why.starts_with(size == &shape.key_dim ? "d=" : "dv="))
         break;
@@ -139,18 +147,22 @@ Case fitted(const BatteryContext& context, Case shape) {
 }
 
 Problem drawn(const BatteryContext& context, Case shape) {
-  return round_inputs(context.kernel.contract, draw_problem(fitted(context, std::move(shape)), context.declaration()));
+  return round_inputs(context.kernel.contract,
+                      draw_problem(fitted(context, std::move(shape)), context.declaration()));
 }
 
 std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings) {
   KernelResult result = context.kernel.run(problem);
-  if (result.status == KernelStatus::unsupported) return findings.leave_out("unsupported: " + result.message), std::nullopt;
-  if (result.status == KernelStatus::failed) return findings.fault("the kernel failed: " + result.message), std::nullopt;
+  if (result.status == KernelStatus::unsupported)
+    return findings.leave_out("unsupported: " + result.message), std::nullopt;
+  if (result.status == KernelStatus::failed)
+    return findings.fault("the kernel failed: " + result.message), std::nullopt;
   Tensors outputs;
   for (const auto& [name, shape] : output_shapes(problem, context.declaration())) {
     if (name != "o" && !context.has("final_state")) continue;
     const auto found = result.outputs.find(name);
-    if (found == result.outputs.end()) return findings.fault("the output " + name + " is missing"), std::nullopt;
+    if (found == result.outputs.end())
+      return findings.fault("the output " + name + " is missing"), std::nullopt;
     if (found->second.shape != shape || element_count(shape) != static_cast<Index>(found->second.data.size()))
       return findings.fault("the output " + name + " has another shape than the operator's"), std::nullopt;
     outputs[name] = std::move(found->second);
@@ -184,8 +196,8 @@ std::int64_t oracle_nanoseconds() {
   return oracle_clock();
 }
 
-void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs, bool statistical,
-                   Findings& findings) {
+void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
+                   bool statistical, Findings& findings) {
   const auto truth = truth_of(context.op, problem);
   const Bounds bounds = bounds_of(context, problem, statistical, outputs.size() > 1);
   for (const auto& [name, got] : outputs) {
@@ -197,12 +209,13 @@ void judge_outputs(const BatteryContext& context, const Problem& problem, const 
       continue;
     }
     const std::vector<double>& bound = bounds.deterministic.at(name);
-    judge_tensor(problem, name, got, found->second, bound, name == "o" ? bounds.passing.at("o") : bound, findings);
+    judge_tensor(problem, name, got, found->second, bound, name == "o" ? bounds.passing.at("o") : bound,
+                 findings);
   }
 }
 
-void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first, const Tensor& second,
-                Findings& findings) {
+void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
+                const Tensor& second, Findings& findings) {
   const Bounds bounds = bounds_of(context, problem, false, false);
   if (bounds.undecided.contains("o")) return findings.leave_out(bounds.undecided.at("o"));
   std::vector<double> error, bound = bounds.deterministic.at("o");

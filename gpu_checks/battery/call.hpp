@@ -28,11 +28,11 @@ std::int64_t oracle_nanoseconds();  // spent so far in this process
 
 // Compares o, and the final states by a running error bound, with the oracle. Left out: where the bound has no value
 // or no power. `statistical`: the narrower bound of independent draws decides between PASS and SUSPECT.
-void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs, bool statistical,
-                   Findings& findings);
+void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
+                   bool statistical, Findings& findings);
 // The same bound twice: two correct answers to one question differ by no more (o alone).
-void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first, const Tensor& second,
-                Findings& findings);
+void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
+                const Tensor& second, Findings& findings);
 // call and judge_outputs.
 void judge_call(const BatteryContext& context, const Problem& problem, bool statistical, Findings& findings);
 

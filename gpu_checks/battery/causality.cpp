@@ -17,7 +17,8 @@ Problem with_other_future(const Problem& present, const Problem& other, Index fi
     const Tensor& from = other.fields.at(name);
     const Index inner = element_count({tensor.shape.begin() + 2, tensor.shape.end()});
     for (Index b = 0; b < tensor.shape[0]; ++b)
-      for (Index i = (b * tensor.shape[1] + first_changed) * inner; i < (b + 1) * tensor.shape[1] * inner; ++i)
+      for (Index i = (b * tensor.shape[1] + first_changed) * inner; i < (b + 1) * tensor.shape[1] * inner;
+           ++i)
         tensor.data[static_cast<std::size_t>(i)] = from.data[static_cast<std::size_t>(i)];
   }
   return mixed;
@@ -29,7 +30,8 @@ CheckOutcome run(const BatteryContext& context) {
   const Index c = context.chunk();
   for (Index round = 0; round < context.many(1, 4); ++round) {
     Case shape;
-    shape.tokens = 2 * c + 5, shape.key_dim = 8, shape.value_dim = 5, shape.heads = 2, shape.gates = "uniform";
+    shape.tokens = 2 * c + 5, shape.key_dim = 8, shape.value_dim = 5, shape.heads = 2,
+    shape.gates = "uniform";
     shape.seed = random.bits() >> 1;
     const Problem problem = drawn(context, shape);
     shape.seed = random.bits() >> 1, shape.recipe = "growing";
@@ -38,10 +40,12 @@ CheckOutcome run(const BatteryContext& context) {
     if (!before) continue;
     for (const Index t : {Index(1), c - 1, c, c + 1, 2 * c, 2 * c + 4}) {
       if (t < 1) continue;
-      findings.input("tokens from " + std::to_string(t) + " on replaced, " + short_text(fitted(context, shape)));
+      findings.input("tokens from " + std::to_string(t) + " on replaced, " +
+                     short_text(fitted(context, shape)));
       const Problem changed = with_other_future(problem, other, t);
       if (const auto after = call(context, changed, findings))
-        findings.exact(token_range(problem, 0, t), "o", token_range(after->at("o"), 0, t), token_range(before->at("o"), 0, t));
+        findings.exact(token_range(problem, 0, t), "o", token_range(after->at("o"), 0, t),
+                       token_range(before->at("o"), 0, t));
     }
   }
   return findings.outcome();
@@ -49,10 +53,14 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck causality_check{"causality", "bitwise", "rows before a change of the inputs keep their bits", false,
+const BatteryCheck causality_check{"causality",
+                                   "bitwise",
+                                   "rows before a change of the inputs keep their bits",
+                                   false,
                                    [](const BatteryContext& context) -> std::string {
                                      if (!context.declaration().causal) return "the operator is not causal";
-                                     if (!context.has("deterministic")) return "the kernel is not declared deterministic";
+                                     if (!context.has("deterministic"))
+                                       return "the kernel is not declared deterministic";
                                      return "";
                                    },
                                    run};

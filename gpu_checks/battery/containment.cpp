@@ -25,7 +25,8 @@ void compare(const BatteryContext& context, const Problem& problem, Findings& fi
     findings.not_finite(problem, name, got, must);
     if (!context.has("nan_contained")) continue;
     for (std::size_t i = 0; i < must.size(); ++i)
-      if (!must[i] && !std::isfinite(got.data[i])) return findings.fault("a NaN spread to " + name + " that does not depend on it");
+      if (!must[i] && !std::isfinite(got.data[i]))
+        return findings.fault("a NaN spread to " + name + " that does not depend on it");
   }
 }
 
@@ -43,10 +44,11 @@ CheckOutcome run(const BatteryContext& context) {
         Tensor& tensor = problem.fields.at(name);
         constexpr int places = 4;
         const Index at[places] = {c - 1, c, 0, 2 * c + 2};
-        const Index t = at[random.below(places)], row = t * tensor.shape[2] + static_cast<Index>(random.below(2));
+        const Index t = at[random.below(places)],
+                    row = t * tensor.shape[2] + static_cast<Index>(random.below(2));
         tensor.data[static_cast<std::size_t>(row * tensor.shape[3] + 1)] = bad;
-        findings.input(std::string(std::isnan(bad) ? "NaN" : "infinity") + " in " + name + " at token " + std::to_string(t) +
-                       ", " + short_text(fitted(context, shape)));
+        findings.input(std::string(std::isnan(bad) ? "NaN" : "infinity") + " in " + name + " at token " +
+                       std::to_string(t) + ", " + short_text(fitted(context, shape)));
         compare(context, problem, findings);
       }
   return findings.outcome();
@@ -54,7 +56,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck containment_check{"containment", "structural", "what depends on a NaN or an infinity is not finite", false,
-                                     [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck containment_check{"containment",
+                                     "structural",
+                                     "what depends on a NaN or an infinity is not finite",
+                                     false,
+                                     [](const BatteryContext&) { return std::string(); },
+                                     run};
 
 }  // namespace attest

@@ -60,8 +60,8 @@ void Findings::fault(const std::string& what) {
   if (first_input_.empty()) first_input_ = input_;
 }
 
-void Findings::violate(const Problem& problem, const std::string& tensor, const std::vector<Index>& shape, Index flat,
-                       double expected, double got, double bound, double ratio) {
+void Findings::violate(const Problem& problem, const std::string& tensor, const std::vector<Index>& shape,
+                       Index flat, double expected, double got, double bound, double ratio) {
   ++violations_;
   if (first_input_.empty()) first_input_ = input_;
   const std::vector<Index> index = unravel(shape, flat);
@@ -85,12 +85,14 @@ void Findings::violate(const Problem& problem, const std::string& tensor, const 
     sequence = end - problem.cu_seqlens.begin() - 1;
     token -= problem.cu_seqlens[static_cast<std::size_t>(sequence)];
   }
-  note("sequence", sequence, problem.sequences()), note("token", token, shape[1]), note("head", index[2], shape[2]);
+  note("sequence", sequence, problem.sequences()), note("token", token, shape[1]),
+      note("head", index[2], shape[2]);
   note("column", index[3], shape[3]);
   if (kernel_.how.form == Form::chunk) note("chunk", token % kernel_.how.chunk, kernel_.how.chunk);
 }
 
-void Findings::exact(const Problem& problem, const std::string& tensor, const Tensor& got, const Tensor& expected) {
+void Findings::exact(const Problem& problem, const std::string& tensor, const Tensor& got,
+                     const Tensor& expected) {
   if (!counted_) ++inputs_, counted_ = true;
   if (got.shape != expected.shape || got.data.size() != expected.data.size())
     return fault(tensor + " has another shape than expected");
@@ -106,7 +108,8 @@ void Findings::exact(const Problem& problem, const std::string& tensor, const Te
 
 void Findings::exact(const Problem& problem, const Tensors& got, const Tensors& expected) {
   for (const auto& [name, tensor] : got)
-    if (const auto found = expected.find(name); found != expected.end()) exact(problem, name, tensor, found->second);
+    if (const auto found = expected.find(name); found != expected.end())
+      exact(problem, name, tensor, found->second);
 }
 
 void Findings::within(const Problem& problem, const std::string& tensor, const Tensor& got,
@@ -142,7 +145,8 @@ Places Findings::places() const {
   Places p;
   const auto words = [&](const char* axis) {
     const auto found = where_.find(axis);
-    return found == where_.end() || extent_.at(axis) == 1 ? "" : list_in_words(found->second, extent_.at(axis));
+    return found == where_.end() || extent_.at(axis) == 1 ? ""
+                                                          : list_in_words(found->second, extent_.at(axis));
   };
   for (const std::string& name : outputs_) p.outputs += (p.outputs.empty() ? "" : ", ") + name;
   p.sequences = words("sequence"), p.tokens = words("token"), p.chunk_position = words("chunk");
@@ -155,11 +159,13 @@ CheckOutcome Findings::outcome() const {
   result.inputs = inputs_, result.undecided = left_out_, result.compared = compared_;
   result.violations = violations_, result.suspicious = suspicious_;
   if (failed()) {
-    result.verdict = Verdict::fail, result.input = first_input_, result.places = places(), result.worst = worst_;
-    if (!fault_.empty()) result.reason = fault_;
+    result.verdict = Verdict::fail, result.input = first_input_, result.places = places(),
+    result.worst = worst_;
+    if (!fault_.empty())
+      result.reason = fault_;
     else
-      result.reason = fmt::format("{} of {} elements differ, {}: got {:.9g}, expected {:.9g}{}", violations_, compared_,
-                                  in_words(result.places), worst_->got, worst_->expected,
+      result.reason = fmt::format("{} of {} elements differ, {}: got {:.9g}, expected {:.9g}{}", violations_,
+                                  compared_, in_words(result.places), worst_->got, worst_->expected,
                                   worst_->bound > 0 ? fmt::format(" within {:.3g}", worst_->bound) : "");
     if (!first_input_.empty()) result.reason += fmt::format(" ({})", first_input_);
     return result;

@@ -26,8 +26,9 @@ struct Places {
 std::string in_words(const Places& places);
 
 // Sees every output that is compared with what it must be, on this thread: for statistics about other rules.
-using ComparisonObserver = std::function<void(const std::string& input, const std::string& tensor,
-                                              const std::vector<double>& got, const std::vector<double>& expected)>;
+using ComparisonObserver =
+    std::function<void(const std::string& input, const std::string& tensor, const std::vector<double>& got,
+                       const std::vector<double>& expected)>;
 class ObserveComparisons {
  public:
   explicit ObserveComparisons(ComparisonObserver observer);
@@ -42,8 +43,8 @@ struct CheckOutcome {
   Index inputs = 0;    // decided
   Index undecided = 0;
   Index compared = 0, violations = 0, suspicious = 0;
-  std::string input;   // the first input with a difference, in words
-  Places places;       // of the differences on that input
+  std::string input;  // the first input with a difference, in words
+  Places places;      // of the differences on that input
   std::optional<Difference> worst;
 };
 
@@ -60,10 +61,12 @@ class Findings {
   void exact(const Problem& problem, const std::string& tensor, const Tensor& got, const Tensor& expected);
   void exact(const Problem& problem, const Tensors& got, const Tensors& expected);
   // Elementwise: error[i] <= bound[i]; beyond `passing` it is suspicious. A NaN error is a violation.
-  void within(const Problem& problem, const std::string& tensor, const Tensor& got, const std::vector<double>& expected,
-              const std::vector<double>& error, const std::vector<double>& bound, const std::vector<double>& passing);
+  void within(const Problem& problem, const std::string& tensor, const Tensor& got,
+              const std::vector<double>& expected, const std::vector<double>& error,
+              const std::vector<double>& bound, const std::vector<double>& passing);
   // Elements where `must` holds have to be non-finite.
-  void not_finite(const Problem& problem, const std::string& tensor, const Tensor& got, const std::vector<bool>& must);
+  void not_finite(const Problem& problem, const std::string& tensor, const Tensor& got,
+                  const std::vector<bool>& must);
   bool failed() const { return violations_ > 0 || !fault_.empty(); }
   Index suspicious() const { return suspicious_; }
   CheckOutcome outcome() const;

@@ -27,9 +27,14 @@ const Pattern patterns[] = {
     {"g = -5, and 0 in head 1", [](Random&, Index, Index head) { return head == 1 ? 0.0 : -5.0; }},
     {"g alternating 0 and -40", [](Random&, Index t, Index) { return t % 2 ? -40.0 : 0.0; }},
     {"one step of -1e4", [](Random&, Index t, Index) { return t == 9 ? -1e4 : -1.0 / 64; }},
-    {"resets by -infinity", [](Random& r, Index, Index) { return r.one_in(8) ? -infinity : -r.uniform() / 4; }},
-    {"g from 0 to -1e4", [](Random& r, Index, Index) { return r.one_in(3) ? 0.0 : -std::ldexp(r.uniform(), static_cast<int>(r.below(14))); }},
-    {"g of a large common offset", [](Random& r, Index t, Index) { return t == 0 ? -900.0 : -r.uniform() / 8; }},
+    {"resets by -infinity",
+     [](Random& r, Index, Index) { return r.one_in(8) ? -infinity : -r.uniform() / 4; }},
+    {"g from 0 to -1e4",
+     [](Random& r, Index, Index) {
+       return r.one_in(3) ? 0.0 : -std::ldexp(r.uniform(), static_cast<int>(r.below(14)));
+     }},
+    {"g of a large common offset",
+     [](Random& r, Index t, Index) { return t == 0 ? -900.0 : -r.uniform() / 8; }},
     {"tiny g", [](Random& r, Index, Index) { return -std::ldexp(r.uniform(), -12); }},
 };
 
@@ -38,7 +43,8 @@ CheckOutcome run(const BatteryContext& context) {
   Random random(context.seed, "gates");
   const Declaration& d = context.declaration();
   Case shape;
-  shape.tokens = 2 * context.chunk() + 3, shape.key_dim = 6, shape.value_dim = 5, shape.heads = 3, shape.recipe = "uniform";
+  shape.tokens = 2 * context.chunk() + 3, shape.key_dim = 6, shape.value_dim = 5, shape.heads = 3,
+  shape.recipe = "uniform";
   for (Index round = 0; round < context.many(1, 4); ++round) {
     for (const Pattern& pattern : patterns) {
       if (!d.gates) break;
@@ -47,7 +53,8 @@ CheckOutcome run(const BatteryContext& context) {
       Problem problem = drawn(context, shape);
       Tensor& g = problem.fields.at("g");
       for (std::size_t i = 0; i < g.data.size(); ++i)
-        g.data[i] = pattern.gate(random, static_cast<Index>(i) / shape.heads, static_cast<Index>(i) % shape.heads);
+        g.data[i] =
+            pattern.gate(random, static_cast<Index>(i) / shape.heads, static_cast<Index>(i) % shape.heads);
       judge_call(context, round_inputs(context.kernel.contract, problem), false, findings);
     }
     for (const char* gates : {"extreme", "uniform"}) {
@@ -66,11 +73,15 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck gates_check{"gates", "bound", "extreme gates, decays and level scales keep the bound", false,
-                               [](const BatteryContext& context) -> std::string {
-                                 const Declaration& d = context.declaration();
-                                 return d.gates || d.decay || d.beta || d.level_scales ? "" : "the operator has no gates";
-                               },
-                               run};
+const BatteryCheck gates_check{
+    "gates",
+    "bound",
+    "extreme gates, decays and level scales keep the bound",
+    false,
+    [](const BatteryContext& context) -> std::string {
+      const Declaration& d = context.declaration();
+      return d.gates || d.decay || d.beta || d.level_scales ? "" : "the operator has no gates";
+    },
+    run};
 
 }  // namespace attest

@@ -115,8 +115,10 @@ class Drawer {
     const Declaration& d = context_.declaration();
     shared_ = std::min<Index>(problem_.key_dim, 6);
     for (auto& [name, tensor] : problem_.fields) std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
-    if (d.beta) delta();
-    else polynomial();
+    if (d.beta)
+      delta();
+    else
+      polynomial();
     if (Tensor* g = field("g"))
       for (double& x : g->data) x = random_.one_in(24) ? closed_gate : 0.0;
     if (Tensor* scales = field("level_scales")) {
@@ -154,7 +156,9 @@ class Drawer {
       for (const Index t : active_tokens(first, last, context_.chunk(), active_, random_))
         active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)] = true;
     }
-    const auto is_active = [&](Index b, Index t) { return active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)]; };
+    const auto is_active = [&](Index b, Index t) {
+      return active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)];
+    };
     each_row("k", [&](Index b, Index t, double* x) {
       if (is_active(b, t)) hot(x, shared_, 3);
     });
@@ -198,9 +202,9 @@ bool is_certified(const BatteryContext& context, const Problem& problem, Lattice
   const Declaration& declaration = context.declaration();
   const Problem sizes = by_size(declaration, problem), first = token_range(sizes, 0, cut.at);
   const std::vector<Index> consumed(static_cast<std::size_t>(problem.sequences()), cut.at);
-  const Problem rest =
-      continued_from(token_range(sizes, cut.at, problem.tokens), stream_outputs(context.op, first), declaration, consumed);
-  return sizes_fit(context, first) && sizes_fit(context, rest);
+  const Problem rest = continued_from(token_range(sizes, cut.at, problem.tokens),
+                                      stream_outputs(context.op, first), declaration, consumed);
+  return (!cut.run_first || sizes_fit(context, first)) && sizes_fit(context, rest);
 }
 
 std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
@@ -214,6 +218,9 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
   Index active = first_order ? std::max<Index>(12, problem.tokens / 4) : 12;
   for (int attempt = 0; attempt < 10; ++attempt, active = std::max<Index>(1, active * 3 / 4)) {
     Drawer(context, problem, random, active).draw();
+    if (Tensor* g = declaration.gates ? &problem.fields.at("g") : nullptr)
+      if (outside_limits(context.kernel.limits, problem).starts_with("g="))
+        std::fill(g->data.begin(), g->data.end(), 0.0);
     if (is_certified(context, problem) && (!cut || is_certified(context, problem, *cut))) return problem;
   }
   return std::nullopt;

@@ -19,7 +19,8 @@ namespace attest {
 std::string no_lattice(const BatteryContext& context);
 
 struct LatticeCut {
-  Index at = 0;  // the sequence is also run in two parts
+  Index at = 0;           // the sequence is also run in two parts
+  bool run_first = true;  // or the second part alone, from the exact state
 };
 
 // The shape, grouping, packing and options of `shape`; none when no certificate is found.

@@ -37,7 +37,8 @@ CheckOutcome run(const BatteryContext& context) {
     shape.heads_q = 4, shape.heads_k = shape.heads_v = 1, shape.tokens = c;  // multi-query
     one(context, shape, random, findings);
     shape = {};
-    shape.heads = 2, shape.key_dim = 5, shape.value_dim = 9, shape.tokens = 2 * c + 3, shape.options.scale = Rational(2);
+    shape.heads = 2, shape.key_dim = 5, shape.value_dim = 9, shape.tokens = 2 * c + 3,
+    shape.options.scale = Rational(2);
     if (d.unit_scale) one(context, shape, random, findings);
     shape.options.scale.reset(), shape.options.ridge = Rational(2);
     if (d.ridge) one(context, shape, random, findings);
@@ -47,7 +48,8 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck lattice_check{"lattice", "bitwise", "certified integers give the exact value in any order of evaluation", false,
-                                 no_lattice, run};
+const BatteryCheck lattice_check{
+    "lattice", "bitwise",  "certified integers give the exact value in any order of evaluation",
+    false,     no_lattice, run};
 
 }  // namespace attest

@@ -50,7 +50,8 @@ Tensor token_range(const Tensor& tensor, Index first, Index last) {
 Problem token_range(const Problem& problem, Index first, Index last) {
   Problem cut = problem;
   cut.tokens = last - first;
-  std::erase_if(cut.fields, [&](const auto& f) { return first > 0 && f.first.starts_with("initial_state."); });
+  std::erase_if(cut.fields,
+                [&](const auto& f) { return first > 0 && f.first.starts_with("initial_state."); });
   for (auto& [name, tensor] : cut.fields)
     if (per_token(name)) tensor = token_range(tensor, first, last);
   return cut;
@@ -117,13 +118,15 @@ Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>
   for (std::size_t b = 0; b < batch_order.size(); ++b)
     for (Index t = 0; t < tokens; ++t)
       for (Index h = 0; h < heads; ++h)
-        std::copy_n(tensor.data.begin() +
-                        ((batch_order[b] * tokens + t) * heads + head_order[static_cast<std::size_t>(h)]) * inner,
-                    inner, result.data.begin() + ((static_cast<Index>(b) * tokens + t) * heads + h) * inner);
+        std::copy_n(
+            tensor.data.begin() +
+                ((batch_order[b] * tokens + t) * heads + head_order[static_cast<std::size_t>(h)]) * inner,
+            inner, result.data.begin() + ((static_cast<Index>(b) * tokens + t) * heads + h) * inner);
   return result;
 }
 
-Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order, const std::vector<Index>& head_order) {
+Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order,
+                   const std::vector<Index>& head_order) {
   Problem result = problem;
   for (auto& [name, tensor] : result.fields) {
     if (name == "initial_state.position") {

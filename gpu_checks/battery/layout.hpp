@@ -17,7 +17,8 @@ Problem batch_entry(const Problem& problem, Index b);
 Problem packed(const std::vector<Problem>& sequences, const Declaration& declaration);
 // Batch entries and heads in another order: entry b, head h of the result is batch_order[b], head_order[h] of the
 // problem. Heads are moved only where every field has all of them.
-Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order, const std::vector<Index>& head_order);
+Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order,
+                   const std::vector<Index>& head_order);
 Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>& batch_order,
                   const std::vector<Index>& head_order);
 // Every field with the operator's heads: shared ones are repeated.

@@ -27,22 +27,27 @@ Case shape_of(const BatteryContext& context, Index tokens, std::uint64_t seed) {
 }
 
 // Every sequence after `before` tokens of its own, whose state it is given.
-std::optional<Problem> lattice_sequences(const BatteryContext& context, const Lengths& lengths, Random& random, bool stateful) {
+std::optional<Problem> lattice_sequences(const BatteryContext& context, const Lengths& lengths,
+                                         Random& random, bool stateful) {
   std::vector<Problem> sequences;
   for (std::size_t s = 0; s < lengths.size(); ++s) {
-    const Index before = stateful ? 1 + static_cast<Index>(random.below(static_cast<std::uint64_t>(context.chunk()) + 2)) : 0;
+    const Index before =
+        stateful ? 1 + static_cast<Index>(random.below(static_cast<std::uint64_t>(context.chunk()) + 2)) : 0;
     const Case shape = shape_of(context, before + lengths[s], random.bits() >> 1);
-    const auto whole = draw_lattice(context, shape, random, before ? std::optional(LatticeCut{before}) : std::nullopt);
+    const auto whole =
+        draw_lattice(context, shape, random, before ? std::optional(LatticeCut{before}) : std::nullopt);
     if (!whole) return std::nullopt;
     const Problem rest = token_range(*whole, before, whole->tokens);
-    sequences.push_back(before == 0 ? rest
-                                    : continued_from(rest, lattice_outputs(context, token_range(*whole, 0, before)),
-                                                     context.declaration(), {before}));
+    sequences.push_back(before == 0
+                            ? rest
+                            : continued_from(rest, lattice_outputs(context, token_range(*whole, 0, before)),
+                                             context.declaration(), {before}));
   }
   return packed(sequences, context.declaration());
 }
 
-void exactly(const BatteryContext& context, const Lengths& lengths, bool stateful, Random& random, Findings& findings) {
+void exactly(const BatteryContext& context, const Lengths& lengths, bool stateful, Random& random,
+             Findings& findings) {
   findings.input("lattice, " + words(lengths) + (stateful ? ", each with an initial state" : ""));
   const auto problem = lattice_sequences(context, lengths, random, stateful);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
@@ -50,7 +55,8 @@ void exactly(const BatteryContext& context, const Lengths& lengths, bool statefu
     findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
 }
 
-void against_separate_calls(const BatteryContext& context, const Lengths& lengths, Random& random, Findings& findings) {
+void against_separate_calls(const BatteryContext& context, const Lengths& lengths, Random& random,
+                            Findings& findings) {
   findings.input(words(lengths) + " against separate calls");
   std::vector<Problem> sequences;
   Tensor expected;
@@ -62,14 +68,19 @@ void against_separate_calls(const BatteryContext& context, const Lengths& length
     const auto alone = call(context, sequences.back(), findings);
     if (!alone) return;
     const Tensor& o = alone->at("o");
-    if (expected.shape.empty()) expected = o;
-    else expected.shape[1] += o.shape[1], expected.data.insert(expected.data.end(), o.data.begin(), o.data.end());
+    if (expected.shape.empty())
+      expected = o;
+    else
+      expected.shape[1] += o.shape[1],
+          expected.data.insert(expected.data.end(), o.data.begin(), o.data.end());
   }
   const Problem problem = packed(sequences, context.declaration());
   const auto together = call(context, problem, findings);
   if (!together) return;
-  if (context.has("batch_invariant") && context.has("deterministic")) findings.exact(problem, "o", together->at("o"), expected);
-  else judge_pair(context, problem, together->at("o"), expected, findings);
+  if (context.has("batch_invariant") && context.has("deterministic"))
+    findings.exact(problem, "o", together->at("o"), expected);
+  else
+    judge_pair(context, problem, together->at("o"), expected, findings);
 }
 
 CheckOutcome run(const BatteryContext& context) {
@@ -78,8 +89,9 @@ CheckOutcome run(const BatteryContext& context) {
   const Index c = context.chunk();
   const bool exact = no_lattice(context).empty();
   for (Index round = 0; round < context.many(1, 5); ++round)
-    for (const Lengths& lengths : {Lengths{1, c, 0, c + 3, 2 * c - 1}, Lengths{c / 2 + 1, c / 2 + 2, 1, c + 1}, Lengths{0, 3, 0},
-                                   Lengths{2 * c + 1}, Lengths{c, c, c}}) {
+    for (const Lengths& lengths :
+         {Lengths{1, c, 0, c + 3, 2 * c - 1}, Lengths{c / 2 + 1, c / 2 + 2, 1, c + 1}, Lengths{0, 3, 0},
+          Lengths{2 * c + 1}, Lengths{c, c, c}}) {
       if (exact) exactly(context, lengths, false, random, findings);
       if (exact && context.has("initial_state")) exactly(context, lengths, true, random, findings);
       against_separate_calls(context, lengths, random, findings);
@@ -89,7 +101,10 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck packing_check{"packing", "bitwise", "packed sequences give what separate calls give", false,
+const BatteryCheck packing_check{"packing",
+                                 "bitwise",
+                                 "packed sequences give what separate calls give",
+                                 false,
                                  [](const BatteryContext& context) -> std::string {
                                    return context.has("varlen") ? "" : "the kernel takes no packed sequences";
                                  },

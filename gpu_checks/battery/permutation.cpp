@@ -14,10 +14,12 @@
 namespace attest {
 namespace {
 
-void compare(const BatteryContext& context, const Problem& problem, const Tensors& got, const Tensors& expected,
-             Findings& findings) {
-  if (context.has("batch_invariant") && context.has("deterministic")) findings.exact(problem, got, expected);
-  else judge_pair(context, problem, got.at("o"), expected.at("o"), findings);
+void compare(const BatteryContext& context, const Problem& problem, const Tensors& got,
+             const Tensors& expected, Findings& findings) {
+  if (context.has("batch_invariant") && context.has("deterministic"))
+    findings.exact(problem, got, expected);
+  else
+    judge_pair(context, problem, got.at("o"), expected.at("o"), findings);
 }
 
 // Head h of v times 4^h: a strong head among weak ones.
@@ -73,7 +75,8 @@ CheckOutcome run(const BatteryContext& context) {
   Random random(context.seed, "permutation");
   for (Index round = 0; round < context.many(1, 4); ++round) {
     Case shape;
-    shape.tokens = context.chunk() + 4, shape.key_dim = 6, shape.value_dim = 9, shape.heads = 4, shape.batch = 3;
+    shape.tokens = context.chunk() + 4, shape.key_dim = 6, shape.value_dim = 9, shape.heads = 4,
+    shape.batch = 3;
     shape.gates = "uniform", shape.seed = random.bits() >> 1;
     reorder(context, shape, findings);
     one_entry(context, shape, findings);
@@ -90,7 +93,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck permutation_check{"permutation", "bitwise", "batch entries and heads do not see one another", false,
-                                     [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck permutation_check{"permutation",
+                                     "bitwise",
+                                     "batch entries and heads do not see one another",
+                                     false,
+                                     [](const BatteryContext&) { return std::string(); },
+                                     run};
 
 }  // namespace attest

@@ -24,7 +24,8 @@ bool wide_range(const Contract& c) {
   return true;
 }
 
-void scaled(const BatteryContext& context, const Problem& problem, const char* field, int exponent, Findings& findings) {
+void scaled(const BatteryContext& context, const Problem& problem, const char* field, int exponent,
+            Findings& findings) {
   const auto before = call(context, problem, findings);
   Problem other = problem;
   for (double& x : other.fields.at(field).data) x = std::ldexp(x, exponent);
@@ -40,18 +41,24 @@ CheckOutcome run(const BatteryContext& context) {
   Random random(context.seed, "powers");
   const bool wide = wide_range(context.kernel.contract);
   Case shape;
-  shape.tokens = 2 * context.chunk() + 3, shape.key_dim = 6, shape.value_dim = 5, shape.heads = 2, shape.gates = "none";
+  shape.tokens = 2 * context.chunk() + 3, shape.key_dim = 6, shape.value_dim = 5, shape.heads = 2,
+  shape.gates = "none";
   for (Index round = 0; round < context.many(1, 3); ++round)
     for (const char* field : {"q", "k", "v"}) {
       if (degree(context.declaration(), field) < 0) continue;
       for (const int exponent : wide ? std::vector<int>{-14, 8} : std::vector<int>{-1, 1}) {
         shape.seed = random.bits() >> 1;
-        findings.input(std::string(field) + " times 2^" + std::to_string(exponent) + ", " + short_text(fitted(context, shape)));
+        findings.input(std::string(field) + " times 2^" + std::to_string(exponent) + ", " +
+                       short_text(fitted(context, shape)));
         std::optional<Problem> problem;
-        if (wide && context.has("deterministic")) problem = drawn(context, shape);
-        else if (no_lattice(context).empty()) problem = draw_lattice(context, fitted(context, shape), random);
-        if (problem) scaled(context, *problem, field, exponent, findings);
-        else findings.leave_out("no certified lattice input of this shape");
+        if (wide && context.has("deterministic"))
+          problem = drawn(context, shape);
+        else if (no_lattice(context).empty())
+          problem = draw_lattice(context, fitted(context, shape), random);
+        if (problem)
+          scaled(context, *problem, field, exponent, findings);
+        else
+          findings.leave_out("no certified lattice input of this shape");
       }
     }
   return findings.outcome();
@@ -59,7 +66,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck powers_check{"powers", "bitwise", "a power of two in q, k or v comes out as a power of two", false,
-                                [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck powers_check{"powers",
+                                "bitwise",
+                                "a power of two in q, k or v comes out as a power of two",
+                                false,
+                                [](const BatteryContext&) { return std::string(); },
+                                run};
 
 }  // namespace attest

@@ -55,7 +55,8 @@ void new_data(const BatteryContext& context, Case shape, Random& random, Finding
   watched(context, problem, findings);
   shape.seed = random.bits() >> 1;
   const Problem fresh = drawn(context, shape);
-  for (auto& [name, tensor] : problem.fields) std::copy(fresh.fields.at(name).data.begin(), fresh.fields.at(name).data.end(), tensor.data.begin());
+  for (auto& [name, tensor] : problem.fields)
+    std::copy(fresh.fields.at(name).data.begin(), fresh.fields.at(name).data.end(), tensor.data.begin());
   judge_call(context, problem, false, findings);
   if (!context.declaration().decay) return;
   findings.input("the same buffers with another decay, " + short_text(fitted(context, shape)));
@@ -78,7 +79,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck repetition_check{"repetition", "bitwise", "a call depends on its inputs alone and leaves them alone", false,
-                                    [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck repetition_check{"repetition",
+                                    "bitwise",
+                                    "a call depends on its inputs alone and leaves them alone",
+                                    false,
+                                    [](const BatteryContext&) { return std::string(); },
+                                    run};
 
 }  // namespace attest

@@ -31,11 +31,14 @@ CheckOutcome run(const BatteryContext& context) {
   const Index c = context.chunk();
   Case shape;
   shape.heads = 2, shape.batch = 2, shape.key_dim = 6, shape.value_dim = 5;
-  for (const Index tokens : {Index(0), Index(1), Index(2), Index(3), c - 1, c, c + 1, 2 * c - 1, 2 * c, 3 * c + c / 2})
+  for (const Index tokens :
+       {Index(0), Index(1), Index(2), Index(3), c - 1, c, c + 1, 2 * c - 1, 2 * c, 3 * c + c / 2})
     if (tokens >= 0) shape.tokens = tokens, one(context, shape, random, findings);
   const Index step = context.effort == Effort::full ? 1 : std::max<Index>(1, c / 8);
-  for (Index residue = 1; residue < c; residue += step) shape.tokens = c + residue, one(context, shape, random, findings);
-  constexpr std::pair<Index, Index> widths[] = {{1, 1}, {1, 8}, {8, 1}, {3, 3}, {5, 33}, {33, 5}, {17, 65}, {64, 64}, {31, 130}};
+  for (Index residue = 1; residue < c; residue += step)
+    shape.tokens = c + residue, one(context, shape, random, findings);
+  constexpr std::pair<Index, Index> widths[] = {{1, 1},  {1, 8},   {8, 1},   {3, 3},   {5, 33},
+                                                {33, 5}, {17, 65}, {64, 64}, {31, 130}};
   for (const auto& [key_dim, value_dim] : widths) {
     shape.key_dim = key_dim, shape.value_dim = value_dim, shape.tokens = 2 * c + 1, shape.batch = 1;
     one(context, shape, random, findings);
@@ -45,7 +48,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck shapes_check{"shapes", "bitwise", "every length, residue and width gives the operator's value", false,
-                                [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck shapes_check{"shapes",
+                                "bitwise",
+                                "every length, residue and width gives the operator's value",
+                                false,
+                                [](const BatteryContext&) { return std::string(); },
+                                run};
 
 }  // namespace attest

@@ -12,7 +12,9 @@
 namespace attest {
 namespace {
 
-std::vector<Index> times(Index count, Index value) { return std::vector<Index>(static_cast<std::size_t>(count), value); }
+std::vector<Index> times(Index count, Index value) {
+  return std::vector<Index>(static_cast<std::size_t>(count), value);
+}
 
 void exactly(const BatteryContext& context, const Problem& whole, Index at, Findings& findings) {
   const Declaration& d = context.declaration();
@@ -24,7 +26,8 @@ void exactly(const BatteryContext& context, const Problem& whole, Index at, Find
     findings.exact(first, *outputs, states);
     states = *outputs;
   }
-  const Problem rest = continued_from(token_range(whole, at, whole.tokens), states, d, times(whole.sequences(), at));
+  const Problem rest =
+      continued_from(token_range(whole, at, whole.tokens), states, d, times(whole.sequences(), at));
   if (const auto outputs = call(context, rest, findings)) {
     Tensors expected = lattice_outputs(context, whole);
     expected["o"] = token_range(expected["o"], at, whole.tokens);
@@ -41,11 +44,12 @@ void within_bounds(const BatteryContext& context, const Problem& whole, Index at
     judge_outputs(context, first, *outputs, false, findings);
     states = *outputs;
   } else {
-    for (const auto& [name, tensor] : truth_of(context.op, first)->oracle.tensors) states[name] = {tensor.shape, tensor.value};
+    for (const auto& [name, tensor] : truth_of(context.op, first)->oracle.tensors)
+      states[name] = {tensor.shape, tensor.value};
   }
-  const Problem rest = round_inputs(
-      context.kernel.contract, continued_from(token_range(whole, at, whole.tokens), states, context.declaration(),
-                                              times(whole.sequences(), at)));
+  const Problem rest = round_inputs(context.kernel.contract,
+                                    continued_from(token_range(whole, at, whole.tokens), states,
+                                                   context.declaration(), times(whole.sequences(), at)));
   judge_call(context, rest, false, findings);
 }
 
@@ -66,8 +70,10 @@ CheckOutcome run(const BatteryContext& context) {
         if (at % 2) grouped.heads_k = 1, grouped.heads_q = 1;
         grouped = fitted(context, grouped);
         findings.input("lattice split at " + std::to_string(at) + ", " + short_text(grouped));
-        if (const auto problem = draw_lattice(context, grouped, random, LatticeCut{at})) exactly(context, *problem, at, findings);
-        else findings.leave_out("no certified lattice input of this shape");
+        if (const auto problem = draw_lattice(context, grouped, random, LatticeCut{at}))
+          exactly(context, *problem, at, findings);
+        else
+          findings.leave_out("no certified lattice input of this shape");
       }
       shape.gates = round % 2 ? "uniform" : "published";
       findings.input("split at " + std::to_string(at) + ", " + short_text(shape));
@@ -79,10 +85,15 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck split_check{"split", "bitwise", "two calls with the state handed over continue one another", false,
+const BatteryCheck split_check{"split",
+                               "bitwise",
+                               "two calls with the state handed over continue one another",
+                               false,
                                [](const BatteryContext& context) -> std::string {
-                                 if (context.declaration().moments.empty()) return "the operator has no state";
-                                 if (!context.has("initial_state")) return "the kernel takes no initial state";
+                                 if (context.declaration().moments.empty())
+                                   return "the operator has no state";
+                                 if (!context.has("initial_state"))
+                                   return "the kernel takes no initial state";
                                  return "";
                                },
                                run};

@@ -9,7 +9,9 @@ namespace {
 
 class WorkingScope {
  public:
-  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) { Running::working() = working; }
+  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
+    Running::working() = working;
+  }
   ~WorkingScope() { Running::working() = saved_; }
   WorkingScope(const WorkingScope&) = delete;
   WorkingScope& operator=(const WorkingScope&) = delete;
@@ -23,7 +25,8 @@ class StateArithmetic : public Arithmetic<Running> {
   StateArithmetic(const Units& units, const Head<double>& head) : units_(units), head_(head) {}
 
   Matrix<Running> product(const Matrix<Running>& a, const Matrix<Running>& b) override {
-    const Matrix<Running> left = stored(units_.contract.product, a), right = stored(units_.contract.product, b);
+    const Matrix<Running> left = stored(units_.contract.product, a),
+                          right = stored(units_.contract.product, b);
     const double gamma = units_.gamma(a.cols());
     Matrix<Running> result(a.rows(), b.cols());
     for (Index i = 0; i < a.rows(); ++i)
@@ -39,19 +42,24 @@ class StateArithmetic : public Arithmetic<Running> {
       }
     return result;
   }
-  Matrix<Running> operand(std::string_view, Matrix<Running> x) override { return stored(units_.contract.intermediate, x); }
-  Matrix<Running> carry(std::string_view, Matrix<Running> x) override { return stored(units_.contract.state, x); }
+  Matrix<Running> operand(std::string_view, Matrix<Running> x) override {
+    return stored(units_.contract.intermediate, x);
+  }
+  Matrix<Running> carry(std::string_view, Matrix<Running> x) override {
+    return stored(units_.contract.state, x);
+  }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no bound: inverse=powers";
     const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units});
     return Arithmetic<Running>::inverse(label, n);
   }
   Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
-    const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr, gates.log_gate ? &head_.log_gate : nullptr,
-                              gates.gamma.value, gates.power};
+    const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr,
+                              gates.log_gate ? &head_.log_gate : nullptr, gates.gamma.value, gates.power};
     const Matrix<double> weights = Arithmetic<double>().decay(exact, first, last);
     const Array relative = gate_error(units_, exact, first, last);
-    if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5)) undecided = "a gate's relative error may exceed one half";
+    if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5))
+      undecided = "a gate's relative error may exceed one half";
     const double lost = static_cast<double>(weights.rows()) *
                         std::max(units_.eta, units_.contract.gate_sum.smallest_subnormal());
     Matrix<Running> result(weights.rows(), weights.cols());
@@ -65,7 +73,8 @@ class StateArithmetic : public Arithmetic<Running> {
     for (Index i = 0; i < x.size(); ++i) {
       Running& entry = x.data()[i];
       const double size = std::abs(entry.value) + entry.error;
-      if (!(size <= format.max_finite() / 2)) undecided = "range: a state or an operand may overflow its format";
+      if (!(size <= format.max_finite() / 2))
+        undecided = "range: a state or an operand may overflow its format";
       if (entry.error == 0 && round_to(format, entry.value) == entry.value) continue;
       entry.error += format.unit_roundoff() * size + format.smallest_subnormal();
     }
@@ -91,8 +100,16 @@ std::vector<Running> running(const std::vector<double>& x) {
 }
 
 Head<Running> running(const Head<double>& head, const Units& units) {
-  Head<Running> result{running(head.q), running(head.k), running(head.v), running(head.alpha), running(head.log_gate),
-                       running(head.beta), running(head.level_scales), Running(head.decay), Running(head.ridge), {}};
+  Head<Running> result{running(head.q),
+                       running(head.k),
+                       running(head.v),
+                       running(head.alpha),
+                       running(head.log_gate),
+                       running(head.beta),
+                       running(head.level_scales),
+                       Running(head.decay),
+                       Running(head.ridge),
+                       {}};
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
   const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
   const auto convert = [&](Running& x, double relative) {
@@ -110,9 +127,11 @@ Head<Running> running(const Head<double>& head, const Units& units) {
 
 }  // namespace
 
-StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract) {
+StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract) {
   const Units units(contract);
-  const WorkingScope scope({units.step, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / units.step + 1});
+  const WorkingScope scope(
+      {units.step, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / units.step + 1});
   StateArithmetic arithmetic(units, head);
   const Evaluator<Running>& evaluator = op;
   const Solution<Running> solution = evaluator.evaluate(running(head, units), how, arithmetic);

@@ -12,6 +12,7 @@ struct StateBound {
   std::string undecided;                                     // why there is none; empty: there is
 };
 
-StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how, const Contract& contract);
+StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract);
 
 }  // namespace attest

@@ -19,10 +19,14 @@ struct Input {
 std::vector<Input> inputs(const BatteryContext& context) {
   const Index c = context.chunk();
   std::vector<Input> list = {
-      {"gaussian", "published", 3 * c + 5, 8, 8, 2, 1}, {"gaussian", "uniform", 2 * c + 1, 16, 7, 1, 2},
-      {"correlated", "published", 2 * c + 3, 8, 8, 1, 1}, {"growing", "none", 2 * c, 8, 4, 1, 1},
-      {"range", "published", c + 7, 8, 8, 1, 1},        {"cancellation", "published", 2 * c + 2, 8, 8, 1, 1},
-      {"sparse", "uniform", 2 * c + 9, 8, 8, 1, 1},     {"repeated", "published", c + 3, 8, 8, 1, 1},
+      {"gaussian", "published", 3 * c + 5, 8, 8, 2, 1},
+      {"gaussian", "uniform", 2 * c + 1, 16, 7, 1, 2},
+      {"correlated", "published", 2 * c + 3, 8, 8, 1, 1},
+      {"growing", "none", 2 * c, 8, 4, 1, 1},
+      {"range", "published", c + 7, 8, 8, 1, 1},
+      {"cancellation", "published", 2 * c + 2, 8, 8, 1, 1},
+      {"sparse", "uniform", 2 * c + 9, 8, 8, 1, 1},
+      {"repeated", "published", c + 3, 8, 8, 1, 1},
   };
   if (context.effort == Effort::quick) return list;
   for (const RecipeInfo& recipe : recipes())
@@ -40,7 +44,8 @@ bool independent(const BatteryContext& context, const Input& input) {
 Case case_of(const Input& input, std::uint64_t seed) {
   Case shape;
   shape.tokens = input.tokens, shape.key_dim = input.key_dim, shape.value_dim = input.value_dim;
-  shape.heads = input.heads, shape.batch = input.batch, shape.recipe = input.recipe, shape.gates = input.gates;
+  shape.heads = input.heads, shape.batch = input.batch, shape.recipe = input.recipe,
+  shape.gates = input.gates;
   shape.seed = seed;
   return shape;
 }
@@ -49,9 +54,10 @@ Case case_of(const Input& input, std::uint64_t seed) {
 std::vector<Options> option_list(const BatteryContext& context) {
   const Declaration& d = context.declaration();
   // The model has no rounding of a scaled q: a scale that the format of the products cannot hold is not asked for.
-  const Rational scale = context.kernel.contract.product.precision < context.kernel.contract.accumulate.precision
-                             ? Rational(1) / 4
-                             : Rational(5) / 16;
+  const Rational scale =
+      context.kernel.contract.product.precision < context.kernel.contract.accumulate.precision
+          ? Rational(1) / 4
+          : Rational(5) / 16;
   std::vector<Options> list;
   const auto add = [&](auto&& set) { set(list.emplace_back()); };
   if (d.decay) add([](Options& o) { o.decay = Rational(3) / 4; });
@@ -72,7 +78,8 @@ void judge_drawn(const BatteryContext& context, const Case& shape, bool statisti
     Findings second(context.kernel);
     judge_call(context, drawn(context, fresh), statistical, second);
     if (second.failed() || second.suspicious() > 0)
-      return findings.fault("beyond the statistical bound, and again with seed " + std::to_string(fresh.seed));
+      return findings.fault("beyond the statistical bound, and again with seed " +
+                            std::to_string(fresh.seed));
   }
 }
 
@@ -92,7 +99,11 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck value_check{"value", "bound", "the outputs lie within the bound of the contract around the exact value", false,
-                               [](const BatteryContext&) { return std::string(); }, run};
+const BatteryCheck value_check{"value",
+                               "bound",
+                               "the outputs lie within the bound of the contract around the exact value",
+                               false,
+                               [](const BatteryContext&) { return std::string(); },
+                               run};
 
 }  // namespace attest

@@ -17,15 +17,17 @@ void one(const BatteryContext& context, Case shape, Index at, Random& random, Fi
   shape = fitted(context, shape);
   findings.input(short_text(shape));
   const bool continued = context.has("initial_state") && !context.declaration().moments.empty();
-  const auto problem = draw_lattice(context, shape, random, continued ? std::optional(LatticeCut{at}) : std::nullopt);
+  const auto problem =
+      draw_lattice(context, shape, random, continued ? std::optional(LatticeCut{at, false}) : std::nullopt);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
   Tensors expected = lattice_outputs(context, *problem);
   if (const auto outputs = call(context, *problem, findings)) findings.exact(*problem, *outputs, expected);
   if (!continued) return;
   findings.input("from token " + std::to_string(at) + " on, " + short_text(shape));
   const std::vector<Index> consumed(static_cast<std::size_t>(problem->sequences()), at);
-  const Problem rest = continued_from(token_range(*problem, at, problem->tokens),
-                                      lattice_outputs(context, token_range(*problem, 0, at)), context.declaration(), consumed);
+  const Problem rest =
+      continued_from(token_range(*problem, at, problem->tokens),
+                     lattice_outputs(context, token_range(*problem, 0, at)), context.declaration(), consumed);
   expected["o"] = token_range(expected["o"], at, problem->tokens);
   if (const auto outputs = call(context, rest, findings)) findings.exact(rest, *outputs, expected);
 }
@@ -43,6 +45,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck width_check{"width", "bitwise", "more than 65,536 tokens, heads and batch entries", true, no_lattice, run};
+const BatteryCheck width_check{"width", "bitwise",  "more than 65,536 tokens, heads and batch entries",
+                               true,    no_lattice, run};
 
 }  // namespace attest

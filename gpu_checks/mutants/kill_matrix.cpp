@@ -26,15 +26,22 @@ void ordinary_call(const BatteryContext& context) {
   judge_call(context, drawn(context, shape), false, findings);
 }
 
-std::string name_of(const MatrixRow& row) { return row.mutant->kernel.name.substr(row.mutant->kernel.name.find('.') + 1); }
+std::string name_of(const MatrixRow& row) {
+  return row.mutant->kernel.name.substr(row.mutant->kernel.name.find('.') + 1);
+}
 
 char mark(const BatteryEntry& entry) {
   switch (entry.outcome.verdict) {
-    case Verdict::fail: return 'X';
-    case Verdict::suspect: return '?';
-    case Verdict::undecided: return 'u';
-    case Verdict::not_run: return ' ';
-    default: return '.';
+    case Verdict::fail:
+      return 'X';
+    case Verdict::suspect:
+      return '?';
+    case Verdict::undecided:
+      return 'u';
+    case Verdict::not_run:
+      return ' ';
+    default:
+      return '.';
   }
 }
 
@@ -74,15 +81,16 @@ Totals totals_of(const KillMatrix& matrix) {
 }
 
 std::string percent(Index part, Index whole) {
-  return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return whole == 0 ? "-"
+                    : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 }  // namespace
 
 RuleVerdicts usual_verdicts(const BatteryContext& context) {
   RuleVerdicts verdicts;
-  const ObserveComparisons observe([&](const std::string& input, const std::string& tensor, const std::vector<double>& got,
-                                       const std::vector<double>& expected) {
+  const ObserveComparisons observe([&](const std::string& input, const std::string& tensor,
+                                       const std::vector<double>& got, const std::vector<double>& expected) {
     if (tensor != "o") return;
     auto& target = input == "ordinary" ? verdicts.ordinary : verdicts.everywhere;
     const auto accepted = accepted_by(got, expected, context.kernel.contract.output);
@@ -96,7 +104,8 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
                        const std::function<void(Index, Index)>& progress) {
   std::vector<const Mutant*> chosen;
   for (const Mutant& mutant : mutants())
-    if (glob.empty() || fnmatch(std::string(glob).c_str(), mutant.kernel.name.c_str(), 0) == 0) chosen.push_back(&mutant);
+    if (glob.empty() || fnmatch(std::string(glob).c_str(), mutant.kernel.name.c_str(), 0) == 0)
+      chosen.push_back(&mutant);
   KillMatrix matrix{std::vector<MatrixRow>(chosen.size()), effort, seed};
   std::mutex guard;
   Index done = 0;
@@ -105,11 +114,13 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
     const BatteryContext context{kernel, operator_named(kernel.op, kernel.variant), seed, effort};
     MatrixRow row{chosen[static_cast<std::size_t>(i)], {}, usual_verdicts(context)};
     {
-      const ObserveComparisons observe([&](const std::string&, const std::string& tensor, const std::vector<double>& got,
+      const ObserveComparisons observe([&](const std::string&, const std::string& tensor,
+                                           const std::vector<double>& got,
                                            const std::vector<double>& expected) {
         if (tensor != "o") return;
         const auto accepted = accepted_by(got, expected, kernel.contract.output);
-        for (std::size_t r = 0; r < accepted.size(); ++r) row.rules.everywhere[r] = row.rules.everywhere[r] && accepted[r];
+        for (std::size_t r = 0; r < accepted.size(); ++r)
+          row.rules.everywhere[r] = row.rules.everywhere[r] && accepted[r];
       });
       row.entries = run_battery(context, "", true);
     }
@@ -129,48 +140,66 @@ std::string matrix_text(const KillMatrix& matrix) {
   for (const MatrixRow& row : matrix.rows) {
     std::string marks;
     for (const BatteryEntry& entry : row.entries) marks += mark(entry);
-    text += fmt::format("{:<48} {}  {}\n", name_of(row), marks, row.killed() ? "" : "SURVIVES: " + std::string(row.mutant->info->wrong));
+    text += fmt::format("{:<48} {}  {}\n", name_of(row), marks,
+                        row.killed() ? "" : "SURVIVES: " + std::string(row.mutant->info->wrong));
   }
   text += "\nchecks from left to right, mutants killed, killed by it alone\n";
   for (const BatteryCheck& check : battery_checks()) {
-    const auto at = [&](const std::map<std::string, Index>& map) { return map.contains(check.name) ? map.at(check.name) : 0; };
+    const auto at = [&](const std::map<std::string, Index>& map) {
+      return map.contains(check.name) ? map.at(check.name) : 0;
+    };
     text += fmt::format("  {:<14}{:>6}{:>6}\n", check.name, at(totals.checks), at(totals.alone));
   }
   text += "\nfamily, killed, of\n";
-  for (const auto& [family, tally] : totals.families) text += fmt::format("  {:<14}{:>6}{:>6}\n", family, tally.killed, tally.all);
+  for (const auto& [family, tally] : totals.families)
+    text += fmt::format("  {:<14}{:>6}{:>6}\n", family, tally.killed, tally.all);
   text += "\noperator, killed, of\n";
-  for (const auto& [op, tally] : totals.operators) text += fmt::format("  {:<24}{:>6}{:>6}\n", op, tally.killed, tally.all);
+  for (const auto& [op, tally] : totals.operators)
+    text += fmt::format("  {:<24}{:>6}{:>6}\n", op, tally.killed, tally.all);
   text += "\nrule, mutants accepted: on an ordinary input, on every input of the battery\n";
   for (std::size_t r = 0; r < usual_rules.size(); ++r)
-    text += fmt::format("  {:<22}{:>6}{:>6}\n", usual_rules[r], totals.accepted_ordinary[r], totals.accepted_everywhere[r]);
-  text += fmt::format("\nkilled {} of {} ({}), {} distinct edits, {} effort, seed {}\n", totals.all.killed, totals.all.all,
-                      percent(totals.all.killed, totals.all.all), totals.edits.size(),
+    text += fmt::format("  {:<22}{:>6}{:>6}\n", usual_rules[r], totals.accepted_ordinary[r],
+                        totals.accepted_everywhere[r]);
+  text += fmt::format("\nkilled {} of {} ({}), {} distinct edits, {} effort, seed {}\n", totals.all.killed,
+                      totals.all.all, percent(totals.all.killed, totals.all.all), totals.edits.size(),
                       matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
   return text;
 }
 
 std::string matrix_markdown(const KillMatrix& matrix) {
   const Totals totals = totals_of(matrix);
-  std::string text = fmt::format("# Kill matrix\n\n{} mutants of {} operators, {} distinct edits; {} killed ({}) by the {} battery, seed {}.\n",
-                                 totals.all.all, totals.operators.size(), totals.edits.size(), totals.all.killed,
-                                 percent(totals.all.killed, totals.all.all),
-                                 matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
-  text += "X: the check fails the mutant. ?: suspect. u: undecided. Blank: not run or not asked. Rules: A where a rule accepts the "
-          "mutant on all of these inputs, a where it accepts it on an ordinary input alone (gaussian, published gates).\n";
-  for (const MissingFamily& missing : missing_families()) text += fmt::format("\nFamily {}: {}.\n", missing.family, missing.why);
-  text += "\n| rule | accepts on an ordinary input | accepts on every input of the battery |\n| --- | ---: | ---: |\n";
+  std::string text = fmt::format(
+      "# Kill matrix\n\n{} mutants of {} operators, {} distinct edits; {} killed ({}) by the {} battery, "
+      "seed {}.\n",
+      totals.all.all, totals.operators.size(), totals.edits.size(), totals.all.killed,
+      percent(totals.all.killed, totals.all.all), matrix.effort == Effort::quick ? "quick" : "full",
+      matrix.seed);
+  text +=
+      "X: the check fails the mutant. ?: suspect. u: undecided. Blank: not run or not asked. Rules: A where "
+      "a rule accepts the "
+      "mutant on all of these inputs, a where it accepts it on an ordinary input alone (gaussian, published "
+      "gates).\n";
+  for (const MissingFamily& missing : missing_families())
+    text += fmt::format("\nFamily {}: {}.\n", missing.family, missing.why);
+  text +=
+      "\n| rule | accepts on an ordinary input | accepts on every input of the battery |\n| --- | ---: | "
+      "---: |\n";
   for (std::size_t r = 0; r < usual_rules.size(); ++r)
-    text += fmt::format("| {} | {} of {} | {} of {} |\n", usual_rules[r], totals.accepted_ordinary[r], totals.all.all,
-                        totals.accepted_everywhere[r], totals.all.all);
+    text += fmt::format("| {} | {} of {} | {} of {} |\n", usual_rules[r], totals.accepted_ordinary[r],
+                        totals.all.all, totals.accepted_everywhere[r], totals.all.all);
   text += "\n| check | kills | alone |\n| --- | ---: | ---: |\n";
   for (const BatteryCheck& check : battery_checks()) {
-    const auto at = [&](const std::map<std::string, Index>& map) { return map.contains(check.name) ? map.at(check.name) : 0; };
+    const auto at = [&](const std::map<std::string, Index>& map) {
+      return map.contains(check.name) ? map.at(check.name) : 0;
+    };
     text += fmt::format("| {} | {} | {} |\n", check.name, at(totals.checks), at(totals.alone));
   }
   text += "\n| family | killed | of |\n| --- | ---: | ---: |\n";
-  for (const auto& [family, tally] : totals.families) text += fmt::format("| {} | {} | {} |\n", family, tally.killed, tally.all);
+  for (const auto& [family, tally] : totals.families)
+    text += fmt::format("| {} | {} | {} |\n", family, tally.killed, tally.all);
   text += "\n| operator | killed | of |\n| --- | ---: | ---: |\n";
-  for (const auto& [op, tally] : totals.operators) text += fmt::format("| {} | {} | {} |\n", op, tally.killed, tally.all);
+  for (const auto& [op, tally] : totals.operators)
+    text += fmt::format("| {} | {} | {} |\n", op, tally.killed, tally.all);
   text += "\n| mutant | family | what is wrong |";
   for (const BatteryCheck& check : battery_checks()) text += fmt::format(" {} |", check.name);
   for (const char* rule : usual_rules) text += fmt::format(" {} |", rule);

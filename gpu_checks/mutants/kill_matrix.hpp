@@ -15,7 +15,8 @@ namespace attest {
 
 struct RuleVerdicts {
   std::array<bool, usual_rules.size()> everywhere{true, true, true, true, true};  // accepted on all inputs
-  std::array<bool, usual_rules.size()> ordinary{true, true, true, true, true};    // accepted on the ordinary one
+  std::array<bool, usual_rules.size()> ordinary{true, true, true, true,
+                                                true};  // accepted on the ordinary one
 };
 
 struct MatrixRow {

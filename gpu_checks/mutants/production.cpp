@@ -52,7 +52,8 @@ void ProductionRun::one_head(const Slot& slot, Index live) {
   gamma_ = d_.gates ? 1 : gamma_of(slot.head), gate_before_ = 0;
   load_state(slot, live);
   if (is(Edit::packed_empty_writes) && packed() && n == 0 && slot.first < problem_.tokens)
-    for (Index b = 0; b < value_dim_; ++b) output_at({0, 0, slot.head, 0, 0}, std::max<Index>(slot.first - 1, 0), b) = 0;
+    for (Index b = 0; b < value_dim_; ++b)
+      output_at({0, 0, slot.head, 0, 0}, std::max<Index>(slot.first - 1, 0), b) = 0;
   Index end = n;
   if (is(Edit::tail_chunk_dropped)) end = n / C * C;
   if (is(Edit::packed_ends_short) && packed() && slot.last < problem_.tokens) end = std::max<Index>(n - 1, 0);
@@ -75,7 +76,8 @@ void ProductionRun::one_head(const Slot& slot, Index live) {
       o = compute(c);
     }
     previous_ = saved.empty() ? Tile() : saved[0];
-    if (is(Edit::split_tail_twice) && chunk == 2 && !d_.level_scales) state_[0] += state_[0] + Tile(-1.0f * saved[0]);
+    if (is(Edit::split_tail_twice) && chunk == 2 && !d_.level_scales)
+      state_[0] += state_[0] + Tile(-1.0f * saved[0]);
     if (is(Edit::split_tail_twice) && chunk == 2 && d_.level_scales) state_.back() += state_.back();
     if (is(Edit::state_every_chunk) && chunk > 0)
       for (std::size_t i = 0; i < std::min(state_.size(), initial.size()); ++i) state_[i] += initial[i];
@@ -100,10 +102,12 @@ void ProductionRun::one_head(const Slot& slot, Index live) {
 }
 
 void ProductionRun::load_state(const Slot& slot, Index live) {
-  Index sequence = is(Edit::state_of_sequence_zero) ? 0 : slot.sequence, head = is(Edit::state_of_head_zero) ? 0 : slot.head;
+  Index sequence = is(Edit::state_of_sequence_zero) ? 0 : slot.sequence,
+        head = is(Edit::state_of_head_zero) ? 0 : slot.head;
   if (is(Edit::packed_states_compacted) && packed()) sequence = std::max<Index>(live, 0);
   position_ = d_.level_scales ? initial_positions(problem_)[static_cast<std::size_t>(slot.sequence)] : 0;
-  if (is(Edit::width_position_half)) position_ = static_cast<Index>(round_float<bf16>(static_cast<float>(position_)));
+  if (is(Edit::width_position_half))
+    position_ = static_cast<Index>(round_float<bf16>(static_cast<float>(position_)));
   if (is(Edit::packed_no_reset) && packed() && slot.sequence > 0 && memory_.calls >= 0 && !carried_.empty()) {
     if (const auto found = carried_.find(slot.head); found != carried_.end()) {
       state_ = found->second;
@@ -113,11 +117,14 @@ void ProductionRun::load_state(const Slot& slot, Index live) {
   state_.clear();
   std::size_t index = 0;
   for (const Moment& moment : d_.moments) {
-    const Index columns = moment.value_columns ? columns_ : key_dim_, own = moment.value_columns ? value_dim_ : key_dim_;
+    const Index columns = moment.value_columns ? columns_ : key_dim_,
+                own = moment.value_columns ? value_dim_ : key_dim_;
     const Tensor* tensor = problem_.field("initial_state." + moment.name);
-    const Tensor* last = carries_normaliser(problem_, moment) ? problem_.field("initial_state." + moment.normaliser) : nullptr;
+    const Tensor* last =
+        carries_normaliser(problem_, moment) ? problem_.field("initial_state." + moment.normaliser) : nullptr;
     const Index levels = d_.level_scales && tensor ? tensor->shape[2] : 1;
-    const bool dropped = is(Edit::state_ignored) || (is(Edit::state_second_not_restored) && index + 1 == d_.moments.size() && index > 0);
+    const bool dropped = is(Edit::state_ignored) ||
+                         (is(Edit::state_second_not_restored) && index + 1 == d_.moments.size() && index > 0);
     for (Index level = 0; level < levels; ++level) {
       Tile& tile = state_.emplace_back(key_dim_, columns);
       if (!tensor || dropped) continue;
@@ -127,10 +134,12 @@ void ProductionRun::load_state(const Slot& slot, Index live) {
       block = block * levels + level;
       for (Index a = 0; a < key_dim_; ++a) {
         for (Index b = 0; b < own; ++b) {
-          Index flat = is(Edit::state_transposed) ? block * key_dim_ * own + b * key_dim_ + a : (block * key_dim_ + a) * own + b;
+          Index flat = is(Edit::state_transposed) ? block * key_dim_ * own + b * key_dim_ + a
+                                                  : (block * key_dim_ + a) * own + b;
           tile(a, b) = static_cast<float>(tensor->data[static_cast<std::size_t>(flat) % tensor->data.size()]);
         }
-        if (last) tile(a, own) = static_cast<float>(last->data[static_cast<std::size_t>(block * key_dim_ + a)]);
+        if (last)
+          tile(a, own) = static_cast<float>(last->data[static_cast<std::size_t>(block * key_dim_ + a)]);
       }
       if (is(Edit::state_gate_twice)) tile *= d_.gates ? std::exp(load(g_, slot, 0, 0, slot.head)) : gamma_;
     }
@@ -152,14 +161,15 @@ void ProductionRun::save_state(const Slot& slot, Index live) {
     auto& levels = solution.final.moments[moment.name];
     if (d_.level_scales) {
       const auto room = static_cast<std::size_t>(final_levels(problem_, d_));
-      for (std::size_t l = 0; l < room; ++l) levels.push_back(l < state_.size() ? state_[l] : Tile(key_dim_, columns_));
+      for (std::size_t l = 0; l < room; ++l)
+        levels.push_back(l < state_.size() ? state_[l] : Tile(key_dim_, columns_));
     } else {
       if (is(Edit::state_second_not_saved) && at == 1) state_[at] *= 0;
       levels.push_back(state_[at++]);
     }
   }
-  visit_outputs(problem_, d_, {slot.batch, sequence, head, slot.first, slot.first}, solution, final_levels(problem_, d_),
-                [&](const std::string& name, Index flat, float value) {
+  visit_outputs(problem_, d_, {slot.batch, sequence, head, slot.first, slot.first}, solution,
+                final_levels(problem_, d_), [&](const std::string& name, Index flat, float value) {
                   outputs_.at(name).data[static_cast<std::size_t>(flat)] = static_cast<double>(value);
                 });
 }
@@ -168,7 +178,8 @@ void ProductionRun::store(const Slot& slot, Index first, Index size, const Tile&
   const auto epsilon = static_cast<float>(nearest_double(problem_.options.epsilon));
   for (Index t = 0; t < size; ++t) {
     const Index token = first + t;
-    if (is(Edit::rows_unwritten) && token == slot.last - slot.first - 1 && token % 2 == 0 && token > 0) continue;
+    if (is(Edit::rows_unwritten) && token == slot.last - slot.first - 1 && token % 2 == 0 && token > 0)
+      continue;
     if (is(Edit::race_lost_row) && memory_.calls % 3 == 2 && token == 3) continue;
     if (is(Edit::width_split) && token >= 65536) continue;
     if (is(Edit::later_rows_cheap) && token >= 2 * C && token % C == C / 2) continue;
@@ -187,14 +198,18 @@ void ProductionRun::store(const Slot& slot, Index first, Index size, const Tile&
       if (is(Edit::zero_small_outputs) && std::abs(x) < 1e-4f) x = 0;
       if (is(Edit::clamp_outputs)) x = std::clamp(x, -1000.0f, 1000.0f);
       if (kernel_.bf16) {
-        if (is(Edit::round_output_down)) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000u);
-        else x = to_bf16(x);
+        if (is(Edit::round_output_down))
+          x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000u);
+        else
+          x = to_bf16(x);
       } else if (is(Edit::round_output_down)) {
         x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xfffffff0u);
       }
       double& target = output_at(slot, token, b);
-      if (is(Edit::split_overlap) && b == production_tile && first > 0) target = 2 * static_cast<double>(x);
-      else target = static_cast<double>(x);
+      if (is(Edit::split_overlap) && b == production_tile && first > 0)
+        target = 2 * static_cast<double>(x);
+      else
+        target = static_cast<double>(x);
     }
     if (is(Edit::write_before) && t == 0 && token > 0)
       for (Index b = 0; b < value_dim_; ++b) output_at(slot, token - 1, b) *= 0.5;
@@ -227,14 +242,14 @@ std::optional<std::string> cache_key(Edit edit, const Problem& problem) {
   if (edit == Edit::cache_by_shape) return shape_key(problem);
   if (edit == Edit::cache_without_decay) return content_key(problem);
   if (edit == Edit::cache_by_address)
-    return std::to_string(reinterpret_cast<std::uintptr_t>(problem.fields.at("q").data.data())) + shape_key(problem);
-  if (edit == Edit::memo_of_first_call) return std::to_string(problem.tokens) + '/' + shape_key(problem).substr(0, 1);
+    return std::to_string(reinterpret_cast<std::uintptr_t>(problem.fields.at("q").data.data())) +
+           shape_key(problem);
+  if (edit == Edit::memo_of_first_call)
+    return std::to_string(problem.tokens) + '/' + shape_key(problem).substr(0, 1);
   return std::nullopt;
 }
 
-bool takes(const Problem& problem) {
-  return !problem.field("alpha");
-}
+bool takes(const Problem& problem) { return !problem.field("alpha"); }
 
 }  // namespace
 
@@ -243,21 +258,25 @@ KernelResult run_production(const Production& kernel, const Problem& problem, Me
   const auto start = std::chrono::steady_clock::now();
   const auto key = cache_key(kernel.edit, problem);
   const auto same_shape = [&](const KernelResult& kept) {
-    return kept.outputs.at("o").shape == std::vector<Index>{problem.batch, problem.tokens, problem.heads, problem.value_dim};
+    return kept.outputs.at("o").shape ==
+           std::vector<Index>{problem.batch, problem.tokens, problem.heads, problem.value_dim};
   };
   if (key)
-    if (const auto found = memory.cache.find(*key); found != memory.cache.end() && same_shape(found->second)) return found->second;
+    if (const auto found = memory.cache.find(*key); found != memory.cache.end() && same_shape(found->second))
+      return found->second;
   KernelResult result;
   ++memory.calls;
   result.outputs = ProductionRun(kernel, problem, memory).run();
-  if (kernel.edit == Edit::tuning_mutates && memory.cache.emplace(shape_key(problem), KernelResult()).second) {
+  if (kernel.edit == Edit::tuning_mutates &&
+      memory.cache.emplace(shape_key(problem), KernelResult()).second) {
     // The candidates of a tuning run each carried the same state on.
     for (auto& [name, tensor] : result.outputs)
       if (name != "o")
         for (double& x : tensor.data) x *= 2;
   }
   if (kernel.edit == Edit::inputs_changed)
-    for (double& x : const_cast<Problem&>(problem).fields.at("q").data) x = static_cast<double>(static_cast<float>(x) * 1.5f);
+    for (double& x : const_cast<Problem&>(problem).fields.at("q").data)
+      x = static_cast<double>(static_cast<float>(x) * 1.5f);
   result.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   if (key) memory.cache[*key] = result;
   return result;
@@ -272,9 +291,8 @@ Kernel production_kernel(const Operator& op, Edit edit, bool bf16) {
   kernel.form = form_text(declaration, kernel.how);
   if (bf16) kernel.contract = parse_contract("input=bf16 product=bf16 intermediate=bf16 output=bf16");
   kernel.features = "varlen initial_state final_state grouped deterministic batch_invariant";
-  kernel.run = [what = Production{&op, edit, bf16}, memory = std::make_shared<Memory>()](const Problem& problem) {
-    return run_production(what, problem, *memory);
-  };
+  kernel.run = [what = Production{&op, edit, bf16}, memory = std::make_shared<Memory>()](
+                   const Problem& problem) { return run_production(what, problem, *memory); };
   return kernel;
 }
 

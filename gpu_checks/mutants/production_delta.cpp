@@ -36,7 +36,8 @@ ProductionRun::DeltaTiles ProductionRun::delta_tiles(const Chunk& c) const {
       const bool seen = is(Edit::mask_strict) ? s < t : is(Edit::mask_missing_in_chunk) ? s <= t + 1 : s <= t;
       tiles.scores(t, s) = seen ? (s <= t ? c.weights(t + 1, s + 1) : 1) * tiles.scores(t, s) : 0;
       const float inside = is(Edit::gate_inside_twice) ? c.weights(t + 1, s + 1) * c.weights(t + 1, s + 1)
-                           : is(Edit::inner_undecayed) ? 1 : c.weights(t + 1, s + 1);
+                           : is(Edit::inner_undecayed) ? 1
+                                                       : c.weights(t + 1, s + 1);
       const float key_beta = is(Edit::beta_key_side_missing) ? 1 : beta;
       n(t, s) = s < t ? key_beta * inside * n(t, s) : s == t ? 1 : 0;
       if (is(Edit::cross_sign) && s < t) n(t, s) = -n(t, s);
@@ -140,7 +141,9 @@ Tile ProductionRun::chunk_of_levels(const Chunk& c, bool delta) {
     pairs = scores(c.q, c.k);
     for (Index t = 0; t < C; ++t) {
       for (Index s = 0; s < C; ++s) {
-        const bool seen = is(Edit::mask_strict) ? s < t : is(Edit::mask_missing_in_chunk) ? s <= t + 1 : s <= t;
+        const bool seen = is(Edit::mask_strict)             ? s < t
+                          : is(Edit::mask_missing_in_chunk) ? s <= t + 1
+                                                            : s <= t;
         pairs(t, s) = seen ? (s <= t ? c.weights(t + 1, s + 1) : 1) * pairs(t, s) : 0;
       }
       gain.row(t) *= t < end ? c.weights(end, t + 1) : 1;
@@ -168,9 +171,11 @@ Tile ProductionRun::chunk_of_levels(const Chunk& c, bool delta) {
         for (Index j = production_tile; j < columns_; ++j) carried(t, j) *= 2;
     }
     if (!is(Edit::cross_between_chunks)) o += carried;
-    const float whole = is(Edit::state_undecayed) || (is(Edit::level_idle_undecayed) && level > 5) ? 1 : c.weights(end, 0);
+    const float whole =
+        is(Edit::state_undecayed) || (is(Edit::level_idle_undecayed) && level > 5) ? 1 : c.weights(end, 0);
     Tile& state = state_[level];
-    if (!delta) state *= whole;
+    if (!delta)
+      state *= whole;
     else {
       Tile removed = operand(multiply(x.w, before));
       if (is(Edit::cross_dropped)) removed *= 0;

@@ -10,10 +10,12 @@ Tile ProductionRun::chunk_of_hla2(const Chunk& c) {
   Tile &S = state_[0], &M = state_[1], &G = state_[2];
   const bool masked = !is(Edit::mask_missing_in_chunk);
   const Tile& q_key_side = is(Edit::query_key_swapped) ? c.k : c.q;
-  const Tile a = operand(read(c.q, c.k, c.k, c.weights, S, is(Edit::inner_exclusive), is(Edit::prefix_first_row) && c.first > 0,
-                              masked, !is(Edit::carried_inner_dropped)));
+  const Tile a =
+      operand(read(c.q, c.k, c.k, c.weights, S, is(Edit::inner_exclusive),
+                   is(Edit::prefix_first_row) && c.first > 0, masked, !is(Edit::carried_inner_dropped)));
   Tile u = read(a, q_key_side, c.v, c.weights, M, false, is(Edit::mask_strict));
-  Tile b = read(c.k, q_key_side, c.v, c.weights, M, !is(Edit::cross_inclusive), false, true, !is(Edit::cross_between_chunks));
+  Tile b = read(c.k, q_key_side, c.v, c.weights, M, !is(Edit::cross_inclusive), false, true,
+                !is(Edit::cross_between_chunks));
   if (!is(Edit::decay_late)) b *= gamma_;
   b = operand(b);
   const Tile& g_weights = is(Edit::decay_as_printed) || is(Edit::decay_power_low) ? c.weights : c.squared;
@@ -67,13 +69,16 @@ Tile ProductionRun::chunk_of_ahla(const Chunk& c) {
 
 Tile ProductionRun::chunk_of_hla3(const Chunk& c) {
   Tile &S = state_[0], &P = state_[1], &F = state_[2];
-  Tile a = read(c.q, c.k, c.k, c.weights, S, is(Edit::inner_exclusive), is(Edit::prefix_first_row) && c.first > 0,
-                !is(Edit::mask_missing_in_chunk), !is(Edit::cross_between_chunks));
-  Tile r = read(c.q, is(Edit::query_key_swapped) ? c.q : c.k, c.v, c.weights, P, is(Edit::cross_inclusive), false, true,
-                !is(Edit::cross_dropped) && !is(Edit::carried_inner_dropped));
+  Tile a =
+      read(c.q, c.k, c.k, c.weights, S, is(Edit::inner_exclusive), is(Edit::prefix_first_row) && c.first > 0,
+           !is(Edit::mask_missing_in_chunk), !is(Edit::cross_between_chunks));
+  Tile r = read(c.q, is(Edit::query_key_swapped) ? c.q : c.k, c.v, c.weights, P, is(Edit::cross_inclusive),
+                false, true, !is(Edit::cross_dropped) && !is(Edit::carried_inner_dropped));
   if (is(Edit::decay_late)) r *= gamma_;
   a = operand(a), r = operand(r);
-  const Tile& outer = is(Edit::decay_power_low) ? c.squared : is(Edit::decay_as_printed) ? c.weights : c.cubed;
+  const Tile& outer = is(Edit::decay_power_low)    ? c.squared
+                      : is(Edit::decay_as_printed) ? c.weights
+                                                   : c.cubed;
   Tile o = read(is(Edit::cross_swapped) ? a : c.q, is(Edit::cross_swapped) ? c.q : a, r, outer, F, false,
                 is(Edit::mask_strict));
   if (is(Edit::split_correction_twice)) {

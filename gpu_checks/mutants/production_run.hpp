@@ -51,8 +51,13 @@ struct Chunk {
 class ProductionRun {
  public:
   ProductionRun(const Production& kernel, const Problem& problem, Memory& memory)
-      : kernel_(kernel), d_(kernel.op->declaration()), problem_(problem), memory_(memory), edit_(kernel.edit) {
-    q_ = field_of(problem, "q"), k_ = field_of(problem, "k"), v_ = field_of(problem, "v"), g_ = field_of(problem, "g");
+      : kernel_(kernel),
+        d_(kernel.op->declaration()),
+        problem_(problem),
+        memory_(memory),
+        edit_(kernel.edit) {
+    q_ = field_of(problem, "q"), k_ = field_of(problem, "k"), v_ = field_of(problem, "v"),
+    g_ = field_of(problem, "g");
     beta_ = field_of(problem, "beta"), scales_ = field_of(problem, "level_scales");
     key_dim_ = problem.key_dim, value_dim_ = problem.value_dim;
     columns_ = value_dim_ + (problem.options.normalize ? 1 : 0);
@@ -60,7 +65,8 @@ class ProductionRun {
     ridge_ = static_cast<float>(nearest_double(problem.options.ridge));
     if (is(Edit::scale_ignored)) scale_ = 1;
     if (is(Edit::round_inputs_bf16))
-      for (Field* f : {&q_, &k_, &v_}) std::transform(f->data.begin(), f->data.end(), f->data.begin(), to_bf16);
+      for (Field* f : {&q_, &k_, &v_})
+        std::transform(f->data.begin(), f->data.end(), f->data.begin(), to_bf16);
     if (is(Edit::nan_input_to_zero))
       for (Field* f : {&q_, &k_, &v_})
         for (float& x : f->data) x = std::isnan(x) ? 0 : x;
@@ -88,13 +94,15 @@ class ProductionRun {
     if (is(Edit::address_head_modulo)) return head % field.heads;
     return head / (problem_.heads / field.heads);
   }
-  float load(const Field& field, const Slot& slot, Index t, Index column, std::optional<Index> head = {}) const {
+  float load(const Field& field, const Slot& slot, Index t, Index column,
+             std::optional<Index> head = {}) const {
     Index token = slot.first + t, batch = slot.batch;
     const Index h = head ? *head : group(field, slot.head);
     if (is(Edit::width_token_16)) token &= 0xffff;
     if (is(Edit::address_batch_zero) && &field == &k_) batch = 0;
     Index row = (batch * field.tokens + token) * field.heads + h;
-    if (is(Edit::address_heads_first) && &field == &v_) row = (batch * field.heads + h) * field.tokens + token;
+    if (is(Edit::address_heads_first) && &field == &v_)
+      row = (batch * field.heads + h) * field.tokens + token;
     if (is(Edit::width_offset_16)) return field.at((row * field.width + column) & 0xffff);
     if (is(Edit::address_value_stride) && &field == &v_) return field.at(row * key_dim_ + column);
     return field.at(row * field.width + column);
@@ -102,7 +110,16 @@ class ProductionRun {
 
   // --- a chunk's tiles -----------------------------------------------------------------------------------------
   Chunk load_chunk(const Slot& slot, Index first, Index size) {
-    Chunk c{first, size, Tile(C, key_dim_), Tile(C, key_dim_), Tile(C, columns_), {}, {}, {}, std::vector<float>(C, 0), {}};
+    Chunk c{first,
+            size,
+            Tile(C, key_dim_),
+            Tile(C, key_dim_),
+            Tile(C, columns_),
+            {},
+            {},
+            {},
+            std::vector<float>(C, 0),
+            {}};
     const Index width_k = is(Edit::address_odd_lane) ? key_dim_ / 2 * 2 + (key_dim_ == 1 ? 1 : 0) : key_dim_;
     const bool reads_on = is(Edit::tail_state_dead_rows) || (is(Edit::packed_tail_reads_on) && packed());
     for (Index t = 0; t < C; ++t) {
@@ -115,7 +132,8 @@ class ProductionRun {
         if (live || reads_on) {
           Index column = b;
           if (is(Edit::address_tile_offset)) column %= production_tile;
-          if (is(Edit::address_last_column) && value_dim_ > 1 && b == value_dim_ - 1 && value_dim_ % 2) column = b - 1;
+          if (is(Edit::address_last_column) && value_dim_ > 1 && b == value_dim_ - 1 && value_dim_ % 2)
+            column = b - 1;
           std::optional<Index> head;
           if (is(Edit::address_value_group)) head = std::min(group(k_, slot.head), v_.heads - 1);
           c.v(t, b) = load(v_, slot, first + t, column, head);
@@ -143,7 +161,8 @@ class ProductionRun {
 
   float gamma_of(Index head) const {
     if (const Tensor* decay = problem_.field("decay"))
-      return static_cast<float>(decay->data[static_cast<std::size_t>(is(Edit::address_decay_head_zero) ? 0 : head)]);
+      return static_cast<float>(
+          decay->data[static_cast<std::size_t>(is(Edit::address_decay_head_zero) ? 0 : head)]);
     return problem_.options.decay ? static_cast<float>(nearest_double(*problem_.options.decay)) : 1;
   }
 
@@ -154,7 +173,8 @@ class ProductionRun {
     float difference = later - earlier;
     if (is(Edit::round_global_gate_sum)) difference = (later + last) - (earlier + last);
     if (is(Edit::exp_difference_clamped)) difference = std::max(difference, -20.0f);
-    if (is(Edit::exp_linear_gate) || (is(Edit::packed_linear_gate) && packed())) return std::max(0.0f, 1 + difference);
+    if (is(Edit::exp_linear_gate) || (is(Edit::packed_linear_gate) && packed()))
+      return std::max(0.0f, 1 + difference);
     if (is(Edit::exp_fast)) return to_bf16(static_cast<float>(std::exp(static_cast<double>(difference))));
     const auto weight = static_cast<float>(std::exp(static_cast<double>(difference)));
     return is(Edit::exp_small_is_zero) && weight < 1e-3f ? 0 : weight;
@@ -170,7 +190,8 @@ class ProductionRun {
     std::vector<Index> closed(C + 1, 0);
     for (Index t = 0; t < C; ++t) {
       float g = t < c.size || is(Edit::tail_gate_dead_rows)
-                    ? load(g_, slot, c.first + t, 0, is(Edit::address_gate_head_zero) ? 0 : slot.head) : 0;
+                    ? load(g_, slot, c.first + t, 0, is(Edit::address_gate_head_zero) ? 0 : slot.head)
+                    : 0;
       if (is(Edit::exp_gate_clamped)) g = std::max(g, -5.0f);
       const auto at = static_cast<std::size_t>(t);
       closed[at + 1] = closed[at] + (std::isinf(g) ? 1 : 0);
@@ -183,8 +204,10 @@ class ProductionRun {
       for (Index s = 0; s <= C; ++s) {
         const auto to = static_cast<std::size_t>(t), from = static_cast<std::size_t>(s);
         if (s > t && !is(Edit::exp_before_mask)) continue;
-        if (s == t) c.weights(t, s) = 1;
-        else if (closed[to] == closed[from]) c.weights(t, s) = gate_weight(sum[to], sum[from], sum[C / 2], offset);
+        if (s == t)
+          c.weights(t, s) = 1;
+        else if (closed[to] == closed[from])
+          c.weights(t, s) = gate_weight(sum[to], sum[from], sum[C / 2], offset);
         // exp first, mask afterwards, by multiplication
         if (s > t) c.weights(t, s) *= 0;
       }
@@ -205,7 +228,8 @@ class ProductionRun {
           const auto distance = static_cast<float>(t - s);
           float weight = (*target)(t - 1, s) * base;
           if (is(Edit::decay_log_bf16)) weight = std::exp(distance * to_bf16(std::log(base)));
-          if (is(Edit::decay_by_inverse)) weight = std::pow(base, static_cast<float>(t)) * std::pow(base, -static_cast<float>(s));
+          if (is(Edit::decay_by_inverse))
+            weight = std::pow(base, static_cast<float>(t)) * std::pow(base, -static_cast<float>(s));
           if (is(Edit::decay_small_is_zero) && weight < 1e-3f) weight = 0;
           (*target)(t, s) = weight;
         }
@@ -247,15 +271,17 @@ class ProductionRun {
   }
 
   // q_t read over the tokens of the chunk up to t (t - 1: exclusive) and over the state before it.
-  Tile read(const Tile& q, const Tile& k, const Tile& v, const Tile& weights, const Tile& state, bool exclusive = false,
-            bool strict = false, bool masked = true, bool carried_too = true) const {
+  Tile read(const Tile& q, const Tile& k, const Tile& v, const Tile& weights, const Tile& state,
+            bool exclusive = false, bool strict = false, bool masked = true, bool carried_too = true) const {
     const Index shift = exclusive ? 1 : 0;
     Tile local = scores(q, k);
     for (Index t = 0; t < C; ++t)
       for (Index s = 0; s < C; ++s) {
         const bool seen = strict ? s < t : s + shift <= t;
-        if (!seen && masked) local(t, s) = 0;
-        else local(t, s) *= s + shift <= t ? weights(t + 1 - shift, s + 1) : 1;
+        if (!seen && masked)
+          local(t, s) = 0;
+        else
+          local(t, s) *= s + shift <= t ? weights(t + 1 - shift, s + 1) : 1;
       }
     Tile o = multiply(operand(local), v);
     if (!carried_too) return o;

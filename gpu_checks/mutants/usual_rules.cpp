@@ -45,12 +45,13 @@ bool no_element_off(const std::vector<double>& got, const std::vector<double>& e
 
 }  // namespace
 
-std::array<bool, 5> accepted_by(const std::vector<double>& got_exactly, const std::vector<double>& expected_exactly,
-                                const Format& output) {
+std::array<bool, 5> accepted_by(const std::vector<double>& got_exactly,
+                                const std::vector<double>& expected_exactly, const Format& output) {
   const std::vector<double> got = as_floats(got_exactly), expected = as_floats(expected_exactly);
   const double tolerance = output.precision >= fp32.precision ? 1e-4 : 1e-2;
-  return {all_close(got, expected, 1e-5, 1e-8), all_close(got, expected, 1e-2, 1e-2), small_ratio(got, expected),
-          all_close(expected, got, tolerance, tolerance), no_element_off(got, expected)};
+  return {all_close(got, expected, 1e-5, 1e-8), all_close(got, expected, 1e-2, 1e-2),
+          small_ratio(got, expected), all_close(expected, got, tolerance, tolerance),
+          no_element_off(got, expected)};
 }
 
 }  // namespace attest

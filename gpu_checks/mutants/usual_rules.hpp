@@ -15,10 +15,11 @@
 
 namespace attest {
 
-inline constexpr std::array<const char*, 5> usual_rules{"allclose 1e-5/1e-8", "allclose 1e-2/1e-2", "FLA 5e-3", "KernelBench",
-                                                        "flashinfer-bench"};
+inline constexpr std::array<const char*, 5> usual_rules{"allclose 1e-5/1e-8", "allclose 1e-2/1e-2",
+                                                        "FLA 5e-3", "KernelBench", "flashinfer-bench"};
 
 // Whether each rule accepts the output `got` where `expected` is right; `output` is its format.
-std::array<bool, 5> accepted_by(const std::vector<double>& got, const std::vector<double>& expected, const Format& output);
+std::array<bool, 5> accepted_by(const std::vector<double>& got, const std::vector<double>& expected,
+                                const Format& output);
 
 }  // namespace attest
