@@ -81,10 +81,6 @@ void round_field(const Format& format, Tensor& tensor) {
 
 }  // namespace
 
-bool has_feature(const Kernel& kernel, std::string_view feature) {
-  return (' ' + kernel.features + ' ').find(' ' + std::string(feature) + ' ') != std::string::npos;
-}
-
 const std::vector<Kernel>& registered_kernels() {
   static const std::vector<Kernel> list = cpu_kernels();
   return list;

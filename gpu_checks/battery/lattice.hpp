@@ -27,6 +27,9 @@ struct LatticeCut {
 std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
                                     std::optional<LatticeCut> cut = {});
 
+// v and q multiplied by the largest odd factors that the certificate allows: sums that need more bits than the output has.
+Problem made_louder(const BatteryContext& context, Problem problem);
+
 // Whether the certificate holds for this problem as it stands.
 bool is_certified(const BatteryContext& context, const Problem& problem);
 bool is_certified(const BatteryContext& context, const Problem& problem, LatticeCut cut);

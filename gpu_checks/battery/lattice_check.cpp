@@ -11,12 +11,13 @@
 namespace attest {
 namespace {
 
-void one(const BatteryContext& context, Case shape, Random& random, Findings& findings) {
+void one(const BatteryContext& context, Case shape, Random& random, Findings& findings, bool loud = false) {
   shape = fitted(context, shape);
   shape.seed = random.bits() >> 1;
   findings.input("lattice " + short_text(shape));
-  const auto problem = draw_lattice(context, shape, random);
+  auto problem = draw_lattice(context, shape, random);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
+  if (loud) problem = made_louder(context, std::move(*problem));
   if (const auto outputs = call(context, *problem, findings))
     findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
 }
@@ -31,6 +32,7 @@ CheckOutcome run(const BatteryContext& context) {
     shape.tokens = 3 * c + static_cast<Index>(random.below(static_cast<std::uint64_t>(c)));
     shape.key_dim = 8, shape.value_dim = 6, shape.heads = 4, shape.batch = 2;
     one(context, shape, random, findings);
+    one(context, shape, random, findings, true);
     shape.heads_k = 2, shape.heads_q = round % 2 ? 4 : 2, shape.heads_v = 4;  // grouped
     shape.tokens = 2 * c + 1, shape.value_dim = 37, shape.key_dim = 7;
     one(context, shape, random, findings);

@@ -52,7 +52,8 @@ struct Tally {
 };
 
 struct Totals {
-  Tally all;
+  Tally all;  // equivalent mutants are not in any tally
+  Index equivalent = 0;
   std::map<int, Tally> families;
   std::map<std::string, Tally> operators;
   std::map<std::string, Index> checks, alone;  // mutants that a check kills; that no other check kills
@@ -63,6 +64,10 @@ struct Totals {
 Totals totals_of(const KillMatrix& matrix) {
   Totals totals;
   for (const MatrixRow& row : matrix.rows) {
+    if (!row.killed() && !equivalent_because(*row.mutant).empty()) {
+      ++totals.equivalent;
+      continue;
+    }
     totals.all.count(row.killed());
     totals.families[row.mutant->info->family].count(row.killed());
     totals.operators[row.mutant->kernel.op].count(row.killed());
@@ -134,14 +139,15 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
 std::string matrix_text(const KillMatrix& matrix) {
   const Totals totals = totals_of(matrix);
   std::string text;
-  for (const BatteryCheck& check : battery_checks()) text += fmt::format("{:>60}\n", check.name);
-  text.clear();
   text += fmt::format("{:<48} {}\n", "mutant (X: killed by)", "checks");
   for (const MatrixRow& row : matrix.rows) {
     std::string marks;
     for (const BatteryEntry& entry : row.entries) marks += mark(entry);
-    text += fmt::format("{:<48} {}  {}\n", name_of(row), marks,
-                        row.killed() ? "" : "SURVIVES: " + std::string(row.mutant->info->wrong));
+    const std::string equivalent = equivalent_because(*row.mutant);
+    const std::string note = row.killed()         ? ""
+                             : equivalent.empty() ? "SURVIVES: " + std::string(row.mutant->info->wrong)
+                                                  : "equivalent: " + equivalent;
+    text += fmt::format("{:<48} {}  {}\n", name_of(row), marks, note);
   }
   text += "\nchecks from left to right, mutants killed, killed by it alone\n";
   for (const BatteryCheck& check : battery_checks()) {
@@ -161,8 +167,8 @@ std::string matrix_text(const KillMatrix& matrix) {
     text += fmt::format("  {:<22}{:>6}{:>6}\n", usual_rules[r], totals.accepted_ordinary[r],
                         totals.accepted_everywhere[r]);
   text += fmt::format("\nkilled {} of {} ({}), {} distinct edits, {} effort, seed {}\n", totals.all.killed,
-                      totals.all.all, percent(totals.all.killed, totals.all.all), totals.edits.size(),
-                      matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
+                      totals.all.all, percent(totals.all.killed, totals.all.all), totals.equivalent,
+                      totals.edits.size(), matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
   return text;
 }
 
@@ -179,6 +185,10 @@ std::string matrix_markdown(const KillMatrix& matrix) {
       "a rule accepts the "
       "mutant on all of these inputs, a where it accepts it on an ordinary input alone (gaussian, published "
       "gates).\n";
+  for (const MatrixRow& row : matrix.rows)
+    if (!row.killed() && !equivalent_because(*row.mutant).empty())
+      text += fmt::format("\n{} is equivalent to the right kernel: {}.\n", name_of(row),
+                          equivalent_because(*row.mutant));
   for (const MissingFamily& missing : missing_families())
     text += fmt::format("\nFamily {}: {}.\n", missing.family, missing.why);
   text +=

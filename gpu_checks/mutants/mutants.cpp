@@ -288,6 +288,22 @@ std::vector<Kernel> unedited_kernels() {
   return list;
 }
 
+std::string equivalent_because(const Mutant& mutant) {
+  const std::string& op = mutant.kernel.op;
+  switch (mutant.info->edit) {
+    case Edit::tail_beta_dead_rows:
+      return "the keys and values of dead rows are zero, so whatever beta they read multiplies zeros";
+    case Edit::tail_state_dead_rows:
+    case Edit::packed_tail_reads_on:
+      if (op == "log_linear_mamba2")
+        return "the dyadic blocks that join the state are cut to the live rows, so dead ones are never "
+               "summed";
+      return "";
+    default:
+      return "";
+  }
+}
+
 const std::vector<MissingFamily>& missing_families() {
   static const std::vector<MissingFamily> list = {
       {12, "backward: kernels have no gradients among their outputs yet, so no edit of one can be seen"}};

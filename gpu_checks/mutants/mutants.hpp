@@ -1,6 +1,7 @@
 // The zoo: kernels that are wrong in one place each, and what is wrong. The battery must fail every one of them and
 // pass the kernels that they are made from (Edit::none).
 #pragma once
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,10 @@ const std::vector<std::string>& production_operators();
 // All mutants; the unedited kernels, fp32 and bf16.
 const std::vector<Mutant>& mutants();
 std::vector<Kernel> unedited_kernels();
+
+// Why the mutant computes what the unedited kernel does; empty: it does not. Equivalent mutants are run like the others
+// and counted apart.
+std::string equivalent_because(const Mutant& mutant);
 
 // Families without members here, and why.
 struct MissingFamily {
