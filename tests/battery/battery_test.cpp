@@ -130,8 +130,9 @@ TEST(Battery, ChecksThatCannotRunSayWhy) {
   Kernel bare = kernel_named("cpu.softmax.stream.fp32");
   bare.features = "";
   for (const BatteryEntry& entry : run_battery(context_of(bare), "[!w]*"))
-    if (entry.outcome.verdict == Verdict::not_run)
+    if (entry.outcome.verdict == Verdict::not_run) {
       EXPECT_FALSE(entry.outcome.reason.empty()) << entry.check->name;
+    }
   EXPECT_THAT(outcome_of(bare, "packing").reason, HasSubstr("packed"));
   EXPECT_THAT(outcome_of(bare, "lattice").reason, HasSubstr("polynomial"));
 }
