@@ -72,7 +72,8 @@ Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool sta
   const Index count = problem.batch * problem.tokens * problem.heads * problem.value_dim;
   auto &all = bounds.deterministic["o"], &passing = bounds.passing["o"];
   all.assign(static_cast<std::size_t>(count), 0.0), passing = all;
-  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon)};
+  const bool scaled = problem.options.scale.value_or(context.declaration().unit_scale ? 1 : 0) != 1;
+  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon), scaled};
   for (const Slot& slot : slots(problem)) {
     if (slot.last == slot.first) continue;
     const Head<double> head = head_of<double>(problem, context.declaration(), slot);
@@ -138,7 +139,8 @@ Case fitted(const BatteryContext& context, Case shape) {
   Problem sizes;
   for (Index* size : {&shape.key_dim, &shape.value_dim})
     for (; *size > 1; *size /= 2) {
-      sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
+      sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.key_dim = shape.key_dim,
+      sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
       if (const std::string why = outside_limits(context.kernel.limits, sizes);
           !why.starts_with(size == &shape.key_dim ? "d=" : "dv="))
         break;

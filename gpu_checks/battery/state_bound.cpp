@@ -76,6 +76,7 @@ class StateArithmetic : public Arithmetic<Running> {
       if (!(size <= format.max_finite() / 2))
         undecided = "range: a state or an operand may overflow its format";
       if (entry.error == 0 && round_to(format, entry.value) == entry.value) continue;
+      if (entry.error == 0) entry.error = units_.step * size;  // a scaled q, rounded once before
       entry.error += format.unit_roundoff() * size + format.smallest_subnormal();
     }
     return x;

@@ -53,16 +53,11 @@ Case case_of(const Input& input, std::uint64_t seed) {
 // Options beyond the defaults, one at a time.
 std::vector<Options> option_list(const BatteryContext& context) {
   const Declaration& d = context.declaration();
-  // The model has no rounding of a scaled q: a scale that the format of the products cannot hold is not asked for.
-  const Rational scale =
-      context.kernel.contract.product.precision < context.kernel.contract.accumulate.precision
-          ? Rational(1) / 4
-          : Rational(5) / 16;
   std::vector<Options> list;
   const auto add = [&](auto&& set) { set(list.emplace_back()); };
   if (d.decay) add([](Options& o) { o.decay = Rational(3) / 4; });
   if (d.ridge) add([](Options& o) { o.ridge = Rational(1) / 2, o.decay = Rational(1); });
-  if (d.unit_scale) add([&](Options& o) { o.scale = scale; });
+  if (d.unit_scale) add([](Options& o) { o.scale = Rational(5) / 16; });
   if (d.normalize) add([](Options& o) { o.normalize = true, o.epsilon = Rational(1) / 4; });
   return list;
 }

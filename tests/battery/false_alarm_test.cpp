@@ -75,7 +75,7 @@ Case random_case(Random& random, const Declaration& d) {
   Options& options = shape.options;
   if (d.decay && random.one_in(3)) options.decay = Rational(up_to(random, 16)) / 16;
   if (d.ridge && random.one_in(4)) options.ridge = Rational(up_to(random, 8)) / 4;
-  if (random.one_in(4)) options.scale = Rational(1) / (Index(1) << up_to(random, 4));
+  if (random.one_in(4)) options.scale = Rational(1 + up_to(random, 6)) / (1 + up_to(random, 12));
   if (d.normalize && random.one_in(5)) options.normalize = true, options.epsilon = Rational(1) / 8;
   return shape;
 }
