@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/doors.hpp"
 #include "cli/options.hpp"
@@ -34,6 +35,8 @@ struct Arguments {
   std::optional<std::uint64_t> seed;
   bool unit_keys = false, whole = false;
   int threads = 0;
+  std::string check;
+  bool battery = false, quick = false, full = false, mutants = false;
 };
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
@@ -437,7 +440,22 @@ std::string largest_case(const Plan& plan) {
   return to_text(largest->input);
 }
 
+// --battery, --quick, --full, --check and --mutants; none: the value check on inputs of the user's choice.
+std::optional<int> run_battery_modes(const Arguments& arguments) {
+  if (!arguments.battery && !arguments.quick && !arguments.full && !arguments.mutants && arguments.check.empty())
+    return std::nullopt;
+  if (!arguments.inputs.empty() || !arguments.cases.empty() || !arguments.shapes.empty())
+    throw BadInput("the battery draws its own inputs, expected no --input, --case or --shape beside it");
+  if (arguments.quick && arguments.full) throw BadInput("--quick and --full: expected one of the two");
+  const BatteryArguments battery{arguments.kernel, arguments.op,   arguments.check,
+                                 arguments.output, arguments.json, arguments.seed,
+                                 arguments.full ? Effort::full : Effort::quick, arguments.threads};
+  if (arguments.mutants) return check_mutants(battery);
+  return check_battery(battery, describe_run(arguments.seed));
+}
+
 int run_check(const Arguments& arguments) {
+  if (const auto code = run_battery_modes(arguments)) return *code;
   const Plan plan = plan_of(arguments);
   Journal journal(arguments, plan);
   for (const Checked& checked : plan.left_out) journal.add(checked);
@@ -485,7 +503,14 @@ void add_check(CLI::App& app, int& exit_code) {
                     "with --input: q and k of the delta rules divided by their l2 norm, without which their "
                     "state grows beyond bounds (drawn ones always are)");
   command->add_flag("--whole", arguments->whole, "T tokens only, not T/4 and T/2; of --input and --shape");
-  add_seed(command, arguments->seed, "of --shape; drawn and printed when not given");
+  command->add_flag("--battery", arguments->battery,
+                    "all checks of the battery on inputs of their own: lattice, paths, split, packing ...");
+  command->add_flag("--quick", arguments->quick, "the battery, at most 10 s for a kernel (the default effort)");
+  command->add_flag("--full", arguments->full, "the battery with more inputs of every kind");
+  command->add_option("--check", arguments->check, "glob of the battery's checks, such as split; all by default");
+  command->add_flag("--mutants", arguments->mutants,
+                    "the kill matrix: which check rejects which deliberately wrong kernel (--kernel: a glob of them)");
+  add_seed(command, arguments->seed, "of --shape and the battery; drawn and printed when not given");
   add_path(command, "--output", arguments->output,
            "folder for records.jsonl and index.html, made if it is not there");
   add_path(command, "--json", arguments->json, "also write the verdicts to this file");

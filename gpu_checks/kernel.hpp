@@ -21,8 +21,9 @@ enum class KernelStatus { ok, unsupported, failed };
 
 struct KernelResult {
   KernelStatus status = KernelStatus::ok;
-  std::string message;                    // one line when the status is not ok
-  std::map<std::string, Tensor> outputs;  // "o" [B, T, H, dv]
+  std::string message;  // one line when the status is not ok
+  std::map<std::string, Tensor>
+      outputs;  // "o" [B, T, H, dv]; "final_state.X" as output_shapes() where announced
   std::int64_t nanoseconds = 0;
 };
 
@@ -31,13 +32,17 @@ struct Kernel {
   Evaluation how;
   std::string form;  // "chunk c=64 algebra=direct"
   Contract contract;
-  std::string features;  // of: varlen initial_state grouped deterministic
+  // of: varlen initial_state final_state grouped strides deterministic batch_invariant nan_contained
+  std::string features;
   std::string limits;    // "d=1..256 dv=1..256 t=0..1048576", also b, h, g; unnamed = unlimited
   std::string
       source;  // what opens its door, as on the command line: "--plugin './libmine.so'"; empty: registered
   std::string sha256;  // of the file that it came from; empty: not known
   std::function<KernelResult(const Problem&)> run;
 };
+
+// Whether the word is among the kernel's features.
+bool has_feature(const Kernel& kernel, std::string_view feature);
 
 // Every kernel compiled in.
 const std::vector<Kernel>& registered_kernels();

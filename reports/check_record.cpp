@@ -1,5 +1,7 @@
 #include "reports/check_record.hpp"
 
+#include <cmath>
+
 namespace attest {
 
 namespace {
@@ -58,6 +60,45 @@ CaseRecord to_record(const Checked& checked, const std::string& program) {
   if (checked.whereabouts)
     record.locate = Locate{checked.whereabouts->tokens, checked.whereabouts->chunk_position,
                            checked.whereabouts->heads, "", checked.whereabouts->columns};
+  return record;
+}
+
+CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEntry>& entries,
+                     const std::string& program) {
+  const Kernel& kernel = context.kernel;
+  const std::string effort = context.effort == Effort::quick ? "quick" : "full",
+                    seed = std::to_string(context.seed);
+  CaseRecord record;
+  record.case_line = kernel.op + " variant=" + kernel.variant + " battery=" + effort + " seed=" + seed;
+  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract),
+                   ""};
+  record.verdict = worst_verdict(entries);
+  Times time;
+  for (const BatteryEntry& entry : entries) {
+    const CheckOutcome& outcome = entry.outcome;
+    time.total_ns += entry.nanoseconds;
+    Check check;
+    check.name = entry.check->name, check.verdict = outcome.verdict, check.reason = outcome.reason;
+    const std::string_view rule = entry.check->rule;
+    check.rule = rule == "bound" ? Rule::bound : rule == "bitwise" ? Rule::bitwise : Rule::structural;
+    check.compared = outcome.compared, check.violations = outcome.violations;
+    check.replay = program + " check --kernel " + kernel.name + " --" + effort + " --check " + check.name +
+                   " --seed " + seed;
+    if (outcome.worst) {
+      const Difference& worst = *outcome.worst;
+      const double error = std::abs(worst.got - worst.expected);
+      check.worst = WorstElement{
+          worst.tensor, {worst.index.begin(), worst.index.end()},         worst.expected, worst.got,
+          worst.bound,  worst.bound > 0 ? error / worst.bound : INFINITY, check.replay};
+    }
+    if (outcome.verdict == record.verdict && record.reason.empty() && record.verdict != Verdict::pass)
+      record.reason = check.name + ": " + outcome.reason;
+    if (outcome.verdict == Verdict::fail && !record.locate)
+      record.locate = Locate{outcome.places.tokens, outcome.places.chunk_position, outcome.places.heads,
+                             outcome.places.levels, outcome.places.columns};
+    record.checks.push_back(std::move(check));
+  }
+  record.time = time;
   return record;
 }
 

@@ -17,26 +17,30 @@ void exponentiate_gates(const Contract& contract, Head<S>& head) {
     head.alpha[t] = static_cast<S>(exponential(contract.gate_sum, head.log_gate[t]));
 }
 
-// o [B, T, H, dv], rounded to the output format after the normaliser was divided out.
+// o and the final states, rounded to the output and the state format; o after the normaliser was divided out.
 template <class S>
-Tensor evaluate(const Operator& op, const Problem& problem, const Evaluation& how, const Contract& contract) {
+Tensors evaluate(const Operator& op, const Problem& problem, const Evaluation& how,
+                 const Contract& contract) {
+  const Declaration& declaration = op.declaration();
   Contract inner = contract;
   if (problem.options.normalize) inner.output = contract.accumulate;
   EmulatedArithmetic<S> arithmetic(inner);
-  Tensor o{{problem.batch, problem.tokens, problem.heads, problem.value_dim}, {}};
-  o.data.assign(static_cast<std::size_t>(element_count(o.shape)), 0.0);
+  Tensors outputs;
+  for (const auto& [name, shape] : output_shapes(problem, declaration))
+    outputs[name] = {shape, std::vector<double>(static_cast<std::size_t>(element_count(shape)), 0.0)};
+  const Index levels = final_levels(problem, declaration);
   for (const Slot& slot : slots(problem)) {
-    Head<S> head = head_of<S>(problem, op.declaration(), slot);
+    Head<S> head = head_of<S>(problem, declaration, slot);
     exponentiate_gates(contract, head);
     Solution<S> solution = op.evaluate(head, how, arithmetic);
     divide_out(problem, solution.o);
-    for (Index t = 0; t < solution.o.rows(); ++t)
-      for (Index c = 0; c < problem.value_dim; ++c)
-        o.data[static_cast<std::size_t>(
-            ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim + c)] =
-            round_to(contract.output, static_cast<double>(solution.o(t, c)));
+    visit_outputs(problem, declaration, slot, solution, levels,
+                  [&](const std::string& name, Index flat, const S& value) {
+                    outputs.at(name).data[static_cast<std::size_t>(flat)] =
+                        round_to(name == "o" ? contract.output : contract.state, static_cast<double>(value));
+                  });
   }
-  return o;
+  return outputs;
 }
 
 bool decayed(const Problem& problem) {
@@ -45,16 +49,20 @@ bool decayed(const Problem& problem) {
   return problem.options.decay.value_or(1) != 1;
 }
 
-KernelResult run_on_cpu(const Operator& op, const Problem& problem, const Evaluation& how, const Contract& contract,
-                        std::string_view limits) {
+KernelResult run_on_cpu(const Operator& op, const Problem& problem, const Evaluation& how,
+                        const Contract& contract, std::string_view limits) {
   const Declaration& declaration = op.declaration();
-  if (std::string why = outside_limits(limits, problem); !why.empty()) return {KernelStatus::unsupported, why, {}, 0};
+  if (std::string why = outside_limits(limits, problem); !why.empty())
+    return {KernelStatus::unsupported, why, {}, 0};
   if (!declaration.decayed_scan && (how.form == Form::scan || how.form == Form::chunk) && decayed(problem))
-    return {KernelStatus::unsupported, "with decay other than 1 this operator has no " + std::string(form_name(how.form)), {}, 0};
+    return {KernelStatus::unsupported,
+            "with decay other than 1 this operator has no " + std::string(form_name(how.form)),
+            {},
+            0};
   const auto start = std::chrono::steady_clock::now();
   KernelResult result;
-  result.outputs["o"] = emulated_in_double(contract) ? evaluate<double>(op, problem, how, contract)
-                                                     : evaluate<float>(op, problem, how, contract);
+  result.outputs = emulated_in_double(contract) ? evaluate<double>(op, problem, how, contract)
+                                                : evaluate<float>(op, problem, how, contract);
   result.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -69,7 +77,8 @@ constexpr Named bf16_contract{"bf16", "input=bf16 product=bf16 intermediate=bf16
 constexpr Named bf16_state{"bf16state", "input=bf16 product=bf16 intermediate=bf16 state=bf16 output=bf16"};
 constexpr Named fp16_contract{"fp16", "input=fp16 product=fp16 intermediate=fp16 output=fp16"};
 constexpr Named tf32_contract{"tf32", "product=tf32"};
-constexpr Named truncating{"bf16trunc", "input=bf16 product=bf16 accumulate=fp32/truncate intermediate=bf16 output=bf16"};
+constexpr Named truncating{"bf16trunc",
+                           "input=bf16 product=bf16 accumulate=fp32/truncate intermediate=bf16 output=bf16"};
 constexpr Named fp64_contract{
     "fp64", "input=fp64 product=fp64 accumulate=fp64 intermediate=fp64 state=fp64 gate_sum=fp64 output=fp64"};
 // Streams multiply in their accumulator's format: their products round nothing.
@@ -89,11 +98,13 @@ std::vector<Offer> offers(const Declaration& declaration) {
             {Form::chunk, 16, {fp32_contract}},
             {Form::chunk, 64, {fp32_contract}},
             {Form::scan, 0, {fp32_contract}}};
-  return {{Form::stream, 0, {fp32_contract, stream_bf16, stream_bf16_state}},
-          {Form::chunk, 16, {fp32_contract, bf16_contract}},
-          {Form::chunk, 64,
-           {fp32_contract, tf32_contract, bf16_contract, truncating, bf16_state, fp16_contract, fp64_contract}},
-          {Form::scan, 0, {fp32_contract}}};
+  return {
+      {Form::stream, 0, {fp32_contract, stream_bf16, stream_bf16_state}},
+      {Form::chunk, 16, {fp32_contract, bf16_contract}},
+      {Form::chunk,
+       64,
+       {fp32_contract, tf32_contract, bf16_contract, truncating, bf16_state, fp16_contract, fp64_contract}},
+      {Form::scan, 0, {fp32_contract}}};
 }
 
 // The maps of the printed third-order segment have key_dim^3 value_dim entries for every token.
@@ -104,18 +115,21 @@ std::string limits_of(const Declaration& declaration, Form form) {
 
 }  // namespace
 
-Kernel cpu_kernel(const Operator& op, const Evaluation& how, std::string_view contract_name, const Contract& contract) {
+Kernel cpu_kernel(const Operator& op, const Evaluation& how, std::string_view contract_name,
+                  const Contract& contract) {
   const Declaration& declaration = op.declaration();
   Kernel kernel;
   kernel.name = "cpu." + declaration.name;
   if (declaration.variant != "masked") kernel.name += '.' + declaration.variant;
   kernel.name += '.' + std::string(form_name(how.form));
   if (how.form == Form::chunk) kernel.name += std::to_string(how.chunk);
-  if (declaration.algebras.size() > 1) kernel.name += '.' + declaration.algebras[static_cast<std::size_t>(how.algebra)];
+  if (declaration.algebras.size() > 1)
+    kernel.name += '.' + declaration.algebras[static_cast<std::size_t>(how.algebra)];
   kernel.name += '.' + std::string(contract_name);
   kernel.op = declaration.name, kernel.variant = declaration.variant;
   kernel.how = how, kernel.form = form_text(declaration, how), kernel.contract = contract;
-  kernel.features = "varlen initial_state grouped deterministic";
+  kernel.features = "varlen initial_state final_state grouped deterministic batch_invariant";
+  if (declaration.moments.empty()) kernel.features = "varlen grouped deterministic batch_invariant";
   kernel.limits = limits_of(declaration, how.form);
   kernel.run = [&op, how, contract, limits = kernel.limits](const Problem& problem) {
     return run_on_cpu(op, problem, how, contract, limits);
@@ -129,7 +143,8 @@ std::vector<Kernel> cpu_kernels() {
     for (const Offer& offer : offers(op->declaration()))
       for (int algebra = 0; algebra < static_cast<int>(op->declaration().algebras.size()); ++algebra)
         for (const Named& named : offer.contracts)
-          list.push_back(cpu_kernel(*op, {offer.form, offer.chunk, algebra}, named.name, parse_contract(named.line)));
+          list.push_back(
+              cpu_kernel(*op, {offer.form, offer.chunk, algebra}, named.name, parse_contract(named.line)));
   return list;
 }
 

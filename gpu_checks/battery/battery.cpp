@@ -1,0 +1,57 @@
+#include "gpu_checks/battery/battery.hpp"
+
+#include <fnmatch.h>
+
+#include <chrono>
+
+#include "gpu_checks/battery/checks.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+
+const std::vector<BatteryCheck>& battery_checks() {
+  static const std::vector<BatteryCheck> list = {
+      shapes_check,    lattice_check,     paths_check,      split_check,       packing_check,
+      causality_check, permutation_check, repetition_check, containment_check, powers_check,
+      gates_check,     value_check,       width_check};
+  return list;
+}
+
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, bool spare) {
+  std::vector<BatteryEntry> entries;
+  for (const BatteryCheck& check : battery_checks()) {
+    if (!glob.empty() && fnmatch(std::string(glob).c_str(), check.name, 0) != 0) continue;
+    BatteryEntry& entry = entries.emplace_back(BatteryEntry{&check, {}, 0});
+    const auto start = std::chrono::steady_clock::now();
+    const std::string why = check.cannot_run(context);
+    const bool spared = spare && check.expensive && worst_verdict(entries) == Verdict::fail;
+    if (!why.empty())
+      entry.outcome.reason = why;
+    else if (spared)
+      entry.outcome.reason = "not asked: another check has failed";
+    else
+      entry.outcome = check.run(context);
+    entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  }
+  if (entries.empty()) throw BadInput("--check " + in_quotes(glob) + ": no such check");
+  return entries;
+}
+
+Verdict worst_verdict(const std::vector<BatteryEntry>& entries) {
+  // A check that could decide nothing does not lower what the others decided, but it is no pass by itself.
+  Verdict verdict = Verdict::not_run;
+  bool passed = false;
+  for (const BatteryEntry& entry : entries) {
+    if (entry.outcome.verdict == Verdict::undecided) {
+      if (verdict == Verdict::not_run) verdict = Verdict::undecided;
+      continue;
+    }
+    passed = passed || entry.outcome.verdict == Verdict::pass;
+    if (entry.outcome.verdict == Verdict::fail || entry.outcome.verdict == Verdict::suspect)
+      verdict = verdict == Verdict::undecided ? entry.outcome.verdict : worse(verdict, entry.outcome.verdict);
+  }
+  if (passed && (verdict == Verdict::not_run || verdict == Verdict::undecided)) verdict = Verdict::pass;
+  return verdict;
+}
+
+}  // namespace attest

@@ -1,0 +1,56 @@
+// The battery: checks of a kernel beside one another, each in its own file, each with the law it uses. A kernel is a
+// black box (Kernel::run); what a check asks of it follows from the operator's declaration and from the features and
+// the contract that the kernel announces. Inputs derive from a seed: the same seed asks the same questions.
+//   exact checks use lattice inputs (lattice.hpp), on which every correct kernel of the contract gives the same bits;
+//   bounded ones the error model of the contract; structural ones compare a kernel with itself.
+// A check that cannot run says why, and one that decided nothing does not pass.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpu_checks/battery/findings.hpp"
+#include "reference/forms/operator.hpp"
+
+namespace attest {
+
+enum class Effort { quick, full };
+
+struct BatteryContext {
+  const Kernel& kernel;
+  const Operator& op;
+  std::uint64_t seed = 0;
+  Effort effort = Effort::quick;
+
+  const Declaration& declaration() const { return op.declaration(); }
+  bool has(std::string_view feature) const { return has_feature(kernel, feature); }
+  // Width of the kernel's chunks, or one that stands in for it.
+  Index chunk() const { return kernel.how.form == Form::chunk ? kernel.how.chunk : 16; }
+  // quick or full many.
+  Index many(Index quick, Index full) const { return effort == Effort::quick ? quick : full; }
+};
+
+struct BatteryCheck {
+  const char* name;
+  const char* rule;  // "bitwise", "bound" or "structural"
+  const char* law;   // in one line
+  bool expensive;    // seconds: a mutant that a cheaper check rejected is not asked again
+  std::string (*cannot_run)(const BatteryContext&);
+  CheckOutcome (*run)(const BatteryContext&);
+};
+
+const std::vector<BatteryCheck>& battery_checks();
+
+struct BatteryEntry {
+  const BatteryCheck* check;
+  CheckOutcome outcome;
+  std::int64_t nanoseconds = 0;
+};
+// All checks whose name matches the glob (empty: all), in their order. spare: an expensive check is left out once
+// another has failed. BadInput if no check has such a name.
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "",
+                                      bool spare = false);
+Verdict worst_verdict(const std::vector<BatteryEntry>& entries);
+
+}  // namespace attest

@@ -1,0 +1,234 @@
+#include "gpu_checks/battery/call.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <mutex>
+
+#include "gpu_checks/battery/state_bound.hpp"
+#include "reference/forms/batch.hpp"
+#include "reference/metrics/bound.hpp"
+
+namespace attest {
+namespace {
+
+std::string content_of(const Operator& op, const Problem& problem) {
+  std::string text = op.declaration().name + '/' + op.declaration().variant + '/' + to_text(problem.options);
+  const auto append = [&](const void* data, std::size_t size) {
+    text.append(static_cast<const char*>(data), size);
+  };
+  const Index sizes[] = {problem.batch,   problem.tokens,    problem.heads,
+                         problem.key_dim, problem.value_dim, problem.levels};
+  append(sizes, sizeof sizes);
+  append(problem.cu_seqlens.data(), problem.cu_seqlens.size() * sizeof(Index));
+  for (const auto& [name, tensor] : problem.fields) {
+    text += name;
+    append(tensor.shape.data(), tensor.shape.size() * sizeof(Index));
+    append(tensor.data.data(), tensor.data.size() * sizeof(double));
+  }
+  return text;
+}
+
+std::int64_t& oracle_clock() {
+  static std::int64_t total = 0;
+  return total;
+}
+
+std::mutex& guard() {
+  static std::mutex one;
+  return one;
+}
+
+struct Bounds {
+  std::map<std::string, std::vector<double>> deterministic, passing;  // by tensor, flat
+  std::map<std::string, std::string> undecided;                       // by tensor
+};
+
+void state_bounds(const BatteryContext& context, const Problem& problem, Bounds& bounds) {
+  const Declaration& declaration = context.declaration();
+  const auto shapes = output_shapes(problem, declaration);
+  for (const auto& [name, shape] : shapes)
+    if (name != "o") bounds.deterministic[name].assign(static_cast<std::size_t>(element_count(shape)), 0.0);
+  const Index levels = final_levels(problem, declaration);
+  for (const Slot& slot : slots(problem)) {
+    const StateBound bound = state_bound(context.op, head_of<double>(problem, declaration, slot),
+                                         context.kernel.how, context.kernel.contract);
+    Solution<double> errors;
+    errors.final.moments = bound.error;
+    visit_outputs(problem, declaration, slot, errors, levels,
+                  [&](const std::string& name, Index flat, double error) {
+                    bounds.deterministic.at(name)[static_cast<std::size_t>(flat)] = error;
+                  });
+    if (!bound.undecided.empty())
+      for (const auto& [name, shape] : shapes)
+        if (name != "o") bounds.undecided[name] = bound.undecided;
+  }
+}
+
+Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool statistical, bool states) {
+  Bounds bounds;
+  const Index count = problem.batch * problem.tokens * problem.heads * problem.value_dim;
+  auto &all = bounds.deterministic["o"], &passing = bounds.passing["o"];
+  all.assign(static_cast<std::size_t>(count), 0.0), passing = all;
+  const bool scaled = problem.options.scale.value_or(context.declaration().unit_scale ? 1 : 0) != 1;
+  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon), scaled};
+  for (const Slot& slot : slots(problem)) {
+    if (slot.last == slot.first) continue;
+    const Head<double> head = head_of<double>(problem, context.declaration(), slot);
+    const ErrorModel model =
+        error_model(context.op, head, context.kernel.how, context.kernel.contract, normaliser);
+    if (model.undecided) bounds.undecided["o"] = model.reason;
+    const Matrix<double> narrow = passing_bound(model, context.kernel.contract, count, statistical);
+    for (Index t = 0; t < model.deterministic.rows(); ++t)
+      for (Index c = 0; c < problem.value_dim; ++c) {
+        const auto at = static_cast<std::size_t>(
+            ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim +
+            c);
+        all[at] = model.deterministic(t, c), passing[at] = narrow(t, c);
+      }
+  }
+  if (states) state_bounds(context, problem, bounds);
+  return bounds;
+}
+
+constexpr double power_margin = 0.25, largest_radius = power_of_two(-10);
+
+void judge_tensor(const Problem& problem, const std::string& name, const Tensor& got,
+                  const OracleTensor& truth, const std::vector<double>& bound,
+                  const std::vector<double>& passing, Findings& findings) {
+  std::vector<double> error(bound.size()), limit = bound;
+  Index powerful = 0, unresolved = 0, count = 0, beyond = 0;
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    if (!std::isfinite(truth.value[i])) {
+      error[i] = 0;  // NaN containment is another check
+      continue;
+    }
+    const bool zero = truth.value[i] == 0;  // judged, but a quarter of nothing is no power
+    if (!zero) ++count;
+    error[i] = std::abs((got.data[i] - truth.value[i]) - truth.low[i]);
+    if (!zero && bound[i] < power_margin * std::abs(truth.value[i])) ++powerful;
+    if (!(truth.radius[i] <= largest_radius * passing[i]) && truth.radius[i] > 0) {
+      ++unresolved;
+      limit[i] += truth.radius[i];
+    }
+    if (!(error[i] <= limit[i])) ++beyond;
+  }
+  const bool claims = unresolved == 0 && 2 * powerful >= count && count > 0;
+  if (beyond == 0 && !claims)
+    return findings.leave_out(unresolved > 0
+                                  ? "the oracle's radius is not far below the bound"
+                                  : "no power: the bound is below a quarter of the value on " +
+                                        std::to_string(100 * powerful / std::max<Index>(count, 1)) +
+                                        " % of the elements of " + name);
+  findings.within(problem, name, got, truth.value, error, limit, passing);
+}
+
+}  // namespace
+
+std::string short_text(const Case& shape) {
+  const std::string text = to_text(shape);
+  return text.substr(text.find("T="));
+}
+
+Case fitted(const BatteryContext& context, Case shape) {
+  shape.op = context.declaration().name, shape.variant = context.declaration().variant;
+  if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
+  if (!context.has("varlen")) shape.packed.clear();
+  Problem sizes;
+  for (Index* size : {&shape.key_dim, &shape.value_dim})
+    for (; *size > 1; *size /= 2) {
+      sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.key_dim = shape.key_dim,
+      sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
+      if (const std::string why = outside_limits(context.kernel.limits, sizes);
+          !why.starts_with(size == &shape.key_dim ? "d=" : "dv="))
+        break;
+    }
+  return shape;
+}
+
+Problem drawn(const BatteryContext& context, Case shape) {
+  return round_inputs(context.kernel.contract,
+                      draw_problem(fitted(context, std::move(shape)), context.declaration()));
+}
+
+std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings) {
+  KernelResult result = context.kernel.run(problem);
+  if (result.status == KernelStatus::unsupported)
+    return findings.leave_out("unsupported: " + result.message), std::nullopt;
+  if (result.status == KernelStatus::failed)
+    return findings.fault("the kernel failed: " + result.message), std::nullopt;
+  Tensors outputs;
+  for (const auto& [name, shape] : output_shapes(problem, context.declaration())) {
+    if (name != "o" && !context.has("final_state")) continue;
+    const auto found = result.outputs.find(name);
+    if (found == result.outputs.end())
+      return findings.fault("the output " + name + " is missing"), std::nullopt;
+    if (found->second.shape != shape || element_count(shape) != static_cast<Index>(found->second.data.size()))
+      return findings.fault("the output " + name + " has another shape than the operator's"), std::nullopt;
+    outputs[name] = std::move(found->second);
+  }
+  return outputs;
+}
+
+std::shared_ptr<const Truth> truth_of(const Operator& op, const Problem& problem) {
+  static std::map<std::string, std::shared_ptr<const Truth>> kept;
+  static std::deque<std::string> order;
+  const std::string key = content_of(op, problem);
+  {
+    const std::lock_guard lock(guard());
+    if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto truth = std::make_shared<Truth>();
+  OracleRequest request;
+  request.magnitude = false, request.threads = 1;
+  truth->oracle = evaluate_oracle(op, problem, request);
+  truth->nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  const std::lock_guard lock(guard());
+  oracle_clock() += truth->nanoseconds;
+  if (kept.emplace(key, truth).second) order.push_back(key);
+  for (; order.size() > 512; order.pop_front()) kept.erase(order.front());
+  return truth;
+}
+
+std::int64_t oracle_nanoseconds() {
+  const std::lock_guard lock(guard());
+  return oracle_clock();
+}
+
+void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
+                   bool statistical, Findings& findings) {
+  const auto truth = truth_of(context.op, problem);
+  const Bounds bounds = bounds_of(context, problem, statistical, outputs.size() > 1);
+  for (const auto& [name, got] : outputs) {
+    if (got.data.empty()) continue;
+    const auto found = truth->oracle.tensors.find(name);
+    if (found == truth->oracle.tensors.end()) continue;
+    if (const auto why = bounds.undecided.find(name); why != bounds.undecided.end()) {
+      findings.leave_out(why->second);
+      continue;
+    }
+    const std::vector<double>& bound = bounds.deterministic.at(name);
+    judge_tensor(problem, name, got, found->second, bound, name == "o" ? bounds.passing.at("o") : bound,
+                 findings);
+  }
+}
+
+void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
+                const Tensor& second, Findings& findings) {
+  const Bounds bounds = bounds_of(context, problem, false, false);
+  if (bounds.undecided.contains("o")) return findings.leave_out(bounds.undecided.at("o"));
+  std::vector<double> error, bound = bounds.deterministic.at("o");
+  for (double& x : bound) x *= 2;
+  for (std::size_t i = 0; i < bound.size(); ++i) error.push_back(std::abs(first.data[i] - second.data[i]));
+  findings.within(problem, "o", first, second.data, error, bound, bound);
+}
+
+void judge_call(const BatteryContext& context, const Problem& problem, bool statistical, Findings& findings) {
+  if (const auto outputs = call(context, problem, findings))
+    judge_outputs(context, problem, *outputs, statistical, findings);
+}
+
+}  // namespace attest

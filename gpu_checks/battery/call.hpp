@@ -1,0 +1,41 @@
+// One call of the kernel, and what a value may differ by: the oracle with its final states, and the bounds of the
+// error model. Oracle results are kept by content, so that kernels which see the same inputs share them.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "gpu_checks/battery/battery.hpp"
+#include "reference/cases/case.hpp"
+#include "reference/forms/oracle.hpp"
+
+namespace attest {
+
+// The shape brought within the kernel's limits, heads shared or packing dropped where the kernel does not take them.
+Case fitted(const BatteryContext& context, Case shape);
+// A drawn problem as the kernel sees it, of the context's operator.
+Problem drawn(const BatteryContext& context, Case shape);
+
+// The outputs by name and shape as the operator has them, final states only where the kernel announces them. None,
+// noted in the findings, if the kernel does not take the problem (left out) or fails (a fault).
+std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings);
+
+struct Truth {
+  OracleResult oracle;
+  std::int64_t nanoseconds = 0;
+};
+std::shared_ptr<const Truth> truth_of(const Operator& op, const Problem& problem);
+std::int64_t oracle_nanoseconds();  // spent so far in this process
+
+// Compares o, and the final states by a running error bound, with the oracle. Left out: where the bound has no value
+// or no power. `statistical`: the narrower bound of independent draws decides between PASS and SUSPECT.
+void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
+                   bool statistical, Findings& findings);
+// The same bound twice: two correct answers to one question differ by no more (o alone).
+void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
+                const Tensor& second, Findings& findings);
+// call and judge_outputs.
+void judge_call(const BatteryContext& context, const Problem& problem, bool statistical, Findings& findings);
+
+std::string short_text(const Case& shape);
+
+}  // namespace attest

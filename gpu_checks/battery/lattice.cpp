@@ -1,0 +1,249 @@
+#include "gpu_checks/battery/lattice.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "gpu_checks/battery/layout.hpp"
+#include "reference/forms/batch.hpp"
+
+namespace attest {
+namespace {
+
+constexpr double closed_gate = -1024;  // exp() underflows to 0 in every format
+
+// Integers up to this size, and their sums by any order, are exact in the format.
+double largest_integer(const Format& format) {
+  return std::min(power_of_two(std::min(format.precision, 50)), format.max_finite());
+}
+
+// Exact evaluation that notes whether anything leaves the integers of the contract.
+class Certifier : public Arithmetic<double> {
+ public:
+  explicit Certifier(const Contract& contract)
+      : product_(largest_integer(contract.product)),
+        accumulate_(largest_integer(contract.accumulate) / 2),
+        intermediate_(largest_integer(contract.intermediate)),
+        state_(largest_integer(contract.state)),
+        powers_(contract.inverse == InverseMethod::powers) {}
+
+  Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b) override {
+    within(a, product_), within(b, product_);
+    within(attest::product(absolute(a), absolute(b)), accumulate_);
+    return attest::product(a, b);
+  }
+  Matrix<double> operand(std::string_view, Matrix<double> x) override { return within(x, intermediate_), x; }
+  Matrix<double> carry(std::string_view, Matrix<double> x) override { return within(x, state_), x; }
+  Matrix<double> output(Matrix<double> x) override { return within(x, accumulate_), x; }
+  Matrix<double> inverse(std::string_view name, const Matrix<double>& n) override {
+    Matrix<double> result = Arithmetic<double>::inverse(name, n);
+    within(attest::product(absolute(n), absolute(result)), accumulate_);
+    within(result, intermediate_);
+    if (!powers_) return result;
+    Matrix<double> power = identity_matrix<double>(n.rows()) - n;
+    for (Index reached = 2; reached < n.rows(); reached *= 2) power = operand(name, product(power, power));
+    return result;
+  }
+  void within(const Matrix<double>& x, double limit) {
+    for (Index i = 0; i < x.size(); ++i) holds = holds && std::abs(x.data()[i]) <= limit;
+  }
+  void final_state(const Matrix<double>& x) { within(x, accumulate_); }
+  bool holds = true;
+
+ private:
+  static Matrix<double> absolute(Matrix<double> x) {
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = std::abs(x.data()[i]);
+    return x;
+  }
+  double product_, accumulate_, intermediate_, state_;
+  bool powers_;
+};
+
+// The polynomial operators take absolute values everywhere: then every partial sum of the real input, in any order
+// and chunking, is bounded by what is seen here. The delta rules subtract; |A||B| is taken product by product.
+Problem by_size(const Declaration& declaration, Problem problem) {
+  if (declaration.beta) return problem;
+  for (auto& [name, tensor] : problem.fields)
+    if (name == "q" || name == "k" || name == "v" || name == "level_scales")
+      for (double& x : tensor.data) x = std::abs(x);
+  return problem;
+}
+
+bool sizes_fit(const BatteryContext& context, const Problem& sizes) {
+  Certifier certifier(context.kernel.contract);
+  const Evaluator<double>& evaluator = context.op;
+  for (const Evaluation& how : {context.kernel.how, Evaluation{Form::stream, 0, context.kernel.how.algebra}})
+    for (const Slot& slot : slots(sizes)) {
+      const Head<double> head = head_of<double>(sizes, context.declaration(), slot);
+      const Solution<double> solution = evaluator.evaluate(head, how, certifier);
+      certifier.output(solution.o);
+      for (const auto& [name, levels] : solution.final.moments)
+        for (const Matrix<double>& moment : levels) certifier.final_state(moment);
+      if (!certifier.holds) return false;
+    }
+  return true;
+}
+
+Tensors stream_outputs(const Operator& op, const Problem& problem) {
+  Arithmetic<double> exact;
+  return run<double>(op, problem, {Form::stream, 0, 0}, exact);
+}
+
+// Token numbers within [first, last): the edges of chunks of the width, and others.
+std::vector<Index> active_tokens(Index first, Index last, Index width, Index count, Random& random) {
+  std::vector<Index> chosen;
+  const Index tokens = last - first;
+  for (Index i = 0; i < count && tokens > 0; ++i) {
+    Index t = static_cast<Index>(random.below(static_cast<std::uint64_t>(tokens)));
+    if (i % 2 == 0) {
+      const Index chunk = static_cast<Index>(random.below(static_cast<std::uint64_t>(tokens / width + 1)));
+      t = std::clamp<Index>(chunk * width + static_cast<Index>(random.below(3)) - 1, 0, tokens - 1);
+    }
+    if (i == 0) t = 0;
+    if (i == 2) t = tokens - 1;
+    chosen.push_back(first + t);
+  }
+  return chosen;
+}
+
+class Drawer {
+ public:
+  Drawer(const BatteryContext& context, Problem& problem, Random& random, Index active)
+      : context_(context), problem_(problem), random_(random), active_(active) {}
+
+  void draw() {
+    const Declaration& d = context_.declaration();
+    shared_ = std::min<Index>(problem_.key_dim, 6);
+    for (auto& [name, tensor] : problem_.fields) std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
+    if (d.beta)
+      delta();
+    else
+      polynomial();
+    if (Tensor* g = field("g"))
+      for (double& x : g->data) x = random_.one_in(24) ? closed_gate : 0.0;
+    if (Tensor* scales = field("level_scales")) {
+      constexpr double values[] = {1, 0, -1, 2, 1, -1};
+      for (double& x : scales->data) x = values[random_.below(6)];
+    }
+  }
+
+ private:
+  Tensor* field(const char* name) {
+    const auto found = problem_.fields.find(name);
+    return found == problem_.fields.end() ? nullptr : &found->second;
+  }
+  Index below(Index n) { return static_cast<Index>(random_.below(static_cast<std::uint64_t>(n))); }
+  double* row(Tensor& tensor, Index b, Index t, Index h) {
+    return tensor.data.data() + ((b * tensor.shape[1] + t) * tensor.shape[2] + h) * tensor.shape[3];
+  }
+  void hot(double* x, Index columns, Index count) {
+    for (Index i = 0; i < count; ++i) x[below(columns)] = random_.sign();
+  }
+  template <class F>
+  void each_row(const char* name, F&& f) {
+    Tensor& tensor = problem_.fields.at(name);
+    for (Index b = 0; b < tensor.shape[0]; ++b)
+      for (Index t = 0; t < tensor.shape[1]; ++t)
+        for (Index h = 0; h < tensor.shape[2]; ++h) f(b, t, row(tensor, b, t, h));
+  }
+  void polynomial() {
+    std::vector<std::vector<bool>> active(static_cast<std::size_t>(problem_.batch));
+    for (auto& list : active) list.assign(static_cast<std::size_t>(problem_.tokens), false);
+    for (Index s = 0; s < problem_.sequences(); ++s) {
+      const bool packed = !problem_.cu_seqlens.empty();
+      const Index b = packed ? 0 : s, first = packed ? problem_.cu_seqlens[static_cast<std::size_t>(s)] : 0;
+      const Index last = packed ? problem_.cu_seqlens[static_cast<std::size_t>(s) + 1] : problem_.tokens;
+      for (const Index t : active_tokens(first, last, context_.chunk(), active_, random_))
+        active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)] = true;
+    }
+    const auto is_active = [&](Index b, Index t) {
+      return active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)];
+    };
+    each_row("k", [&](Index b, Index t, double* x) {
+      if (is_active(b, t)) hot(x, shared_, 3);
+    });
+    each_row("q", [&](Index b, Index t, double* x) { hot(x, shared_, is_active(b, t) ? 3 : 2); });
+    each_row("v", [&](Index b, Index t, double* x) {
+      if (is_active(b, t)) hot(x, problem_.value_dim, 6);
+    });
+  }
+  void delta() {
+    each_row("k", [&](Index, Index, double* x) {
+      const Index a = below(problem_.key_dim);
+      x[a] = random_.sign();
+      if (problem_.key_dim > 1) x[(a + 1 + below(problem_.key_dim - 1)) % problem_.key_dim] = random_.sign();
+    });
+    each_row("q", [&](Index, Index, double* x) { hot(x, problem_.key_dim, 2); });
+    const auto sparsity = static_cast<std::uint64_t>(std::max<Index>(2, 144 / std::max<Index>(active_, 1)));
+    each_row("v", [&](Index, Index, double* x) {
+      if (random_.one_in(sparsity)) hot(x, problem_.value_dim, 1);
+    });
+    for (double& x : problem_.fields.at("beta").data) x = random_.one_in(4) ? 0.0 : 1.0;
+  }
+
+  const BatteryContext& context_;
+  Problem& problem_;
+  Random& random_;
+  Index active_, shared_ = 1;
+};
+
+}  // namespace
+
+std::string no_lattice(const BatteryContext& context) {
+  const Declaration& d = context.declaration();
+  return d.exact ? "" : d.name + " is no polynomial: no input makes every rounding exact";
+}
+
+bool is_certified(const BatteryContext& context, const Problem& problem) {
+  return sizes_fit(context, by_size(context.declaration(), problem));
+}
+
+bool is_certified(const BatteryContext& context, const Problem& problem, LatticeCut cut) {
+  const Declaration& declaration = context.declaration();
+  const Problem sizes = by_size(declaration, problem), first = token_range(sizes, 0, cut.at);
+  const std::vector<Index> consumed(static_cast<std::size_t>(problem.sequences()), cut.at);
+  const Problem rest = continued_from(token_range(sizes, cut.at, problem.tokens),
+                                      stream_outputs(context.op, first), declaration, consumed);
+  return (!cut.run_first || sizes_fit(context, first)) && sizes_fit(context, rest);
+}
+
+std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
+                                    std::optional<LatticeCut> cut) {
+  const Declaration& declaration = context.declaration();
+  Case form = shape;
+  form.op = declaration.name, form.variant = declaration.variant, form.recipe = "sparse", form.gates = "none";
+  if (declaration.decay) form.options.decay = Rational(1);
+  Problem problem = draw_problem(form, declaration);
+  const bool first_order = declaration.degree_q <= 1 && !declaration.beta;
+  Index active = first_order ? std::max<Index>(12, problem.tokens / 4) : 12;
+  for (int attempt = 0; attempt < 10; ++attempt, active = std::max<Index>(1, active * 3 / 4)) {
+    Drawer(context, problem, random, active).draw();
+    if (Tensor* g = declaration.gates ? &problem.fields.at("g") : nullptr)
+      if (outside_limits(context.kernel.limits, problem).starts_with("g="))
+        std::fill(g->data.begin(), g->data.end(), 0.0);
+    if (is_certified(context, problem) && (!cut || is_certified(context, problem, *cut))) return problem;
+  }
+  return std::nullopt;
+}
+
+Problem made_louder(const BatteryContext& context, Problem problem) {
+  for (const char* field : {"v", "q"})
+    for (const double factor : {51, 21, 11, 5, 3}) {
+      Problem louder = problem;
+      for (double& x : louder.fields.at(field).data) x *= factor;
+      if (!is_certified(context, louder)) continue;
+      problem = std::move(louder);
+      break;
+    }
+  return problem;
+}
+
+Tensors lattice_outputs(const BatteryContext& context, const Problem& problem) {
+  Tensors exact = stream_outputs(context.op, problem);
+  const Contract& contract = context.kernel.contract;
+  for (auto& [name, tensor] : exact)
+    for (double& x : tensor.data) x = round_to(name == "o" ? contract.output : contract.state, x);
+  return exact;
+}
+
+}  // namespace attest

@@ -1,0 +1,58 @@
+// shapes: sizes at which kernels break.
+// Law: T = 0, 1, chunk +- 1 and every residue of the chunk, d = 1, odd d, d != dv, dv beyond a tile; a state of no
+// tokens is the initial one. Lattice inputs, bitwise, where the operator has them; else by bound.
+// Must kill: partial last chunk (family 1), tiles and lanes (7), tiles skipped (11), splits over dv (10).
+// Source: KERNEL_BUGS, families 1, 7, 10 and 11.
+#include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/battery/checks.hpp"
+#include "gpu_checks/battery/lattice.hpp"
+
+namespace attest {
+namespace {
+
+void one(const BatteryContext& context, Case shape, Random& random, Findings& findings) {
+  shape = fitted(context, shape);
+  shape.seed = random.bits() >> 1;
+  findings.input(short_text(shape));
+  if (!no_lattice(context).empty()) {
+    if (*shape.tokens > 0) return judge_call(context, drawn(context, shape), false, findings);
+    call(context, drawn(context, shape), findings);
+    return;
+  }
+  const auto problem = draw_lattice(context, shape, random);
+  if (!problem) return findings.leave_out("no certified lattice input of this shape");
+  if (const auto outputs = call(context, *problem, findings))
+    findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
+}
+
+CheckOutcome run(const BatteryContext& context) {
+  Findings findings(context.kernel);
+  Random random(context.seed, "shapes");
+  const Index c = context.chunk();
+  Case shape;
+  shape.heads = 2, shape.batch = 2, shape.key_dim = 6, shape.value_dim = 5;
+  for (const Index tokens :
+       {Index(0), Index(1), Index(2), Index(3), c - 1, c, c + 1, 2 * c - 1, 2 * c, 3 * c + c / 2})
+    if (tokens >= 0) shape.tokens = tokens, one(context, shape, random, findings);
+  const Index step = context.effort == Effort::full ? 1 : std::max<Index>(1, c / 8);
+  for (Index residue = 1; residue < c; residue += step)
+    shape.tokens = c + residue, one(context, shape, random, findings);
+  constexpr std::pair<Index, Index> widths[] = {{1, 1},  {1, 8},   {8, 1},   {3, 3},   {5, 33},
+                                                {33, 5}, {17, 65}, {64, 64}, {31, 130}};
+  for (const auto& [key_dim, value_dim] : widths) {
+    shape.key_dim = key_dim, shape.value_dim = value_dim, shape.tokens = 2 * c + 1, shape.batch = 1;
+    one(context, shape, random, findings);
+  }
+  return findings.outcome();
+}
+
+}  // namespace
+
+const BatteryCheck shapes_check{"shapes",
+                                "bitwise",
+                                "every length, residue and width gives the operator's value",
+                                false,
+                                [](const BatteryContext&) { return std::string(); },
+                                run};
+
+}  // namespace attest

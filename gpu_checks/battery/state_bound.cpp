@@ -1,0 +1,153 @@
+#include "gpu_checks/battery/state_bound.hpp"
+
+#include <cmath>
+
+#include "reference/operators/common/error_units.hpp"
+
+namespace attest {
+namespace {
+
+class WorkingScope {
+ public:
+  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
+    Running::working() = working;
+  }
+  ~WorkingScope() { Running::working() = saved_; }
+  WorkingScope(const WorkingScope&) = delete;
+  WorkingScope& operator=(const WorkingScope&) = delete;
+
+ private:
+  Running::Working saved_;
+};
+
+class StateArithmetic : public Arithmetic<Running> {
+ public:
+  StateArithmetic(const Units& units, const Head<double>& head) : units_(units), head_(head) {}
+
+  Matrix<Running> product(const Matrix<Running>& a, const Matrix<Running>& b) override {
+    const Matrix<Running> left = stored(units_.contract.product, a),
+                          right = stored(units_.contract.product, b);
+    const double gamma = units_.gamma(a.cols());
+    Matrix<Running> result(a.rows(), b.cols());
+    for (Index i = 0; i < a.rows(); ++i)
+      for (Index j = 0; j < b.cols(); ++j) {
+        double value = 0, size = 0, error = static_cast<double>(a.cols()) * units_.eta;
+        for (Index k = 0; k < a.cols(); ++k) {
+          const Running &x = left(i, k), &y = right(k, j);
+          value += x.value * y.value;
+          size += (std::abs(x.value) + x.error) * (std::abs(y.value) + y.error);
+          error += std::abs(x.value) * y.error + x.error * (std::abs(y.value) + y.error);
+        }
+        result(i, j) = {value, error + gamma * size};
+      }
+    return result;
+  }
+  Matrix<Running> operand(std::string_view, Matrix<Running> x) override {
+    return stored(units_.contract.intermediate, x);
+  }
+  Matrix<Running> carry(std::string_view, Matrix<Running> x) override {
+    return stored(units_.contract.state, x);
+  }
+  Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
+    if (units_.contract.inverse == InverseMethod::powers) undecided = "no bound: inverse=powers";
+    const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units});
+    return Arithmetic<Running>::inverse(label, n);
+  }
+  Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
+    const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr,
+                              gates.log_gate ? &head_.log_gate : nullptr, gates.gamma.value, gates.power};
+    const Matrix<double> weights = Arithmetic<double>().decay(exact, first, last);
+    const Array relative = gate_error(units_, exact, first, last);
+    if (relative.size() > 0 && !(relative.maxCoeff() <= 0.5))
+      undecided = "a gate's relative error may exceed one half";
+    const double lost = static_cast<double>(weights.rows()) *
+                        std::max(units_.eta, units_.contract.gate_sum.smallest_subnormal());
+    Matrix<Running> result(weights.rows(), weights.cols());
+    for (Index t = 0; t < weights.rows(); ++t)
+      for (Index s = 0; s <= t; ++s)
+        result(t, s) = {weights(t, s), weights(t, s) * relative(t, s) + (relative(t, s) > 0 ? lost : 0)};
+    return result;
+  }
+  // Entries rounded once to the format; what it holds already and has no error stays exact.
+  Matrix<Running> stored(const Format& format, Matrix<Running> x) {
+    for (Index i = 0; i < x.size(); ++i) {
+      Running& entry = x.data()[i];
+      const double size = std::abs(entry.value) + entry.error;
+      if (!(size <= format.max_finite() / 2))
+        undecided = "range: a state or an operand may overflow its format";
+      if (entry.error == 0 && round_to(format, entry.value) == entry.value) continue;
+      if (entry.error == 0) entry.error = units_.step * size;  // a scaled q, rounded once before
+      entry.error += format.unit_roundoff() * size + format.smallest_subnormal();
+    }
+    return x;
+  }
+  std::string undecided;
+
+ private:
+  const Units& units_;
+  const Head<double>& head_;
+};
+
+Matrix<Running> running(const Matrix<double>& x) {
+  Matrix<Running> result(x.rows(), x.cols());
+  for (Index i = 0; i < x.size(); ++i) result.data()[i] = Running(x.data()[i]);
+  return result;
+}
+
+std::vector<Running> running(const std::vector<double>& x) {
+  std::vector<Running> result;
+  for (const double entry : x) result.emplace_back(entry);
+  return result;
+}
+
+Head<Running> running(const Head<double>& head, const Units& units) {
+  Head<Running> result{running(head.q),
+                       running(head.k),
+                       running(head.v),
+                       running(head.alpha),
+                       running(head.log_gate),
+                       running(head.beta),
+                       running(head.level_scales),
+                       Running(head.decay),
+                       Running(head.ridge),
+                       {}};
+  const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
+  const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
+  const auto convert = [&](Running& x, double relative) {
+    if (relative > 0 || round_to(units.contract.accumulate, x.value) != x.value)
+      x.error = std::max(relative, units.step) * std::abs(x.value) + eta;
+  };
+  for (std::size_t t = 0; t < head.alpha.size(); ++t)
+    convert(result.alpha[t], single_gate_error(units, gates, static_cast<Index>(t)));
+  convert(result.decay, 0), convert(result.ridge, 0);
+  result.initial.position = head.initial.position;
+  for (const auto& [name, moments] : head.initial.moments)
+    for (const auto& moment : moments) result.initial.moments[name].push_back(running(moment));
+  return result;
+}
+
+}  // namespace
+
+StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract) {
+  const Units units(contract);
+  const WorkingScope scope(
+      {units.step, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / units.step + 1});
+  StateArithmetic arithmetic(units, head);
+  const Evaluator<Running>& evaluator = op;
+  const Solution<Running> solution = evaluator.evaluate(running(head, units), how, arithmetic);
+  StateBound bound;
+  for (const auto& [name, levels] : solution.final.moments)
+    for (const Matrix<Running>& moment : levels) {
+      const Matrix<Running> kept = arithmetic.stored(contract.state, moment);
+      Matrix<double>& error = bound.error[name].emplace_back(zeros<double>(moment.rows(), moment.cols()));
+      for (Index i = 0; i < kept.size(); ++i) {
+        error.data()[i] = kept.data()[i].error;
+        if (!std::isfinite(error.data()[i])) arithmetic.undecided = "the running error has no finite bound";
+      }
+    }
+  bound.undecided = arithmetic.undecided;
+  return bound;
+}
+
+}  // namespace attest

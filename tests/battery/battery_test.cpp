@@ -1,0 +1,200 @@
+#include "gpu_checks/battery/battery.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/battery/lattice.hpp"
+#include "gpu_checks/battery/layout.hpp"
+#include "gpu_checks/mutants/mutants.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+
+const Kernel& kernel_named(const std::string& name) { return *find_kernels(name, "").at(0); }
+
+BatteryContext context_of(const Kernel& kernel, std::uint64_t seed = 1) {
+  return {kernel, operator_named(kernel.op, kernel.variant), seed, Effort::quick};
+}
+
+// The kernel, its outputs changed afterwards.
+Kernel changed(Kernel kernel, std::function<void(const Problem&, Tensors& outputs)> change) {
+  kernel.run = [run = kernel.run, change](const Problem& problem) {
+    KernelResult result = run(problem);
+    change(problem, result.outputs);
+    return result;
+  };
+  return kernel;
+}
+
+CheckOutcome outcome_of(const Kernel& kernel, const std::string& check, std::uint64_t seed = 1) {
+  return run_battery(context_of(kernel, seed), check).at(0).outcome;
+}
+
+class Kernels : public testing::TestWithParam<const char*> {};
+
+TEST_P(Kernels, ThatAreRightPassEveryCheckThatCanRun) {
+  for (const std::uint64_t seed : {1, 2})
+    for (const BatteryEntry& entry : run_battery(context_of(kernel_named(GetParam()), seed), "[!w]*")) {
+      EXPECT_NE(entry.outcome.verdict, Verdict::fail) << entry.check->name << ": " << entry.outcome.reason;
+      EXPECT_NE(entry.outcome.verdict, Verdict::suspect) << entry.check->name << ": " << entry.outcome.reason;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, Kernels,
+                         testing::Values("cpu.hla2.chunk16.subtract.bf16", "cpu.hla2.scan.direct.fp32",
+                                         "cpu.hla2.printed.stream.fp32", "cpu.ahla.chunk16.bf16",
+                                         "cpu.hla3.chunk16.fp32", "cpu.gated_delta.chunk16.bf16",
+                                         "cpu.log_linear_gated_delta.chunk16.bf16", "cpu.softmax.stream.bf16",
+                                         "cpu.retention.stream.bf16state", "cpu.linear.chunk16.bf16"));
+
+TEST(Battery, KernelsThatTheMutantsAreMadeFromPass) {
+  for (const Kernel& kernel : unedited_kernels())
+    for (const BatteryEntry& entry : run_battery(context_of(kernel), "[!w]*"))
+      EXPECT_EQ(entry.outcome.verdict, Verdict::pass)
+          << kernel.name << ' ' << entry.check->name << ": " << entry.outcome.reason;
+}
+
+TEST(Battery, RefusesACheckThatDoesNotExist) {
+  EXPECT_THROW(run_battery(context_of(kernel_named("cpu.linear.chunk16.fp32")), "nothing"), BadInput);
+}
+
+TEST(Battery, AsksTheSameQuestionsForTheSameSeed) {
+  const Kernel& kernel = kernel_named("cpu.ahla.chunk16.fp32");
+  std::vector<double> seen[2];
+  for (auto& list : seen) {
+    const Kernel watched = changed(kernel, [&](const Problem& problem, Tensors&) {
+      for (const auto& [name, tensor] : problem.fields)
+        list.insert(list.end(), tensor.data.begin(), tensor.data.end());
+    });
+    run_battery(context_of(watched, 5), "lattice");
+  }
+  EXPECT_FALSE(seen[0].empty());
+  EXPECT_EQ(seen[0], seen[1]);
+}
+
+TEST(Battery, SaysWhereAKernelIsWrong) {
+  const Kernel wrong =
+      changed(kernel_named("cpu.hla2.chunk16.direct.fp32"), [](const Problem& p, Tensors& outputs) {
+        if (p.tokens > 20 && p.heads > 1)
+          outputs["o"].data[static_cast<std::size_t>((20 * p.heads + 1) * p.value_dim + 2)] += 1;
+      });
+  const CheckOutcome outcome = outcome_of(wrong, "lattice");
+  EXPECT_EQ(outcome.verdict, Verdict::fail);
+  EXPECT_EQ(outcome.places.tokens, "20");
+  EXPECT_EQ(outcome.places.chunk_position, "4");
+  EXPECT_EQ(outcome.places.heads, "1");
+  EXPECT_EQ(outcome.places.columns, "2");
+  EXPECT_THAT(outcome.reason, HasSubstr("token 20"));
+}
+
+TEST(Battery, FailsAKernelThatTurnsNaNIntoZero) {
+  const Kernel wrong = changed(kernel_named("cpu.linear.chunk16.fp32"), [](const Problem&, Tensors& outputs) {
+    for (double& x : outputs["o"].data) x = std::isnan(x) ? 0 : x;
+  });
+  EXPECT_EQ(outcome_of(wrong, "containment").verdict, Verdict::fail);
+  EXPECT_EQ(outcome_of(kernel_named("cpu.linear.chunk16.fp32"), "containment").verdict, Verdict::pass);
+}
+
+TEST(Battery, FailsAFinalStateThatIsWrongBesideARightOutput) {
+  const Kernel wrong = changed(kernel_named("cpu.ahla.chunk16.fp32"), [](const Problem&, Tensors& outputs) {
+    for (double& x : outputs["final_state.E"].data) x *= 1 + 0x1p-12;
+  });
+  for (const char* check : {"value", "split", "lattice"})
+    EXPECT_EQ(outcome_of(wrong, check).verdict, Verdict::fail) << check;
+}
+
+TEST(Battery, FailsAMissingOutputAndAKernelThatFails) {
+  const Kernel wrong = changed(kernel_named("cpu.ahla.chunk16.fp32"),
+                               [](const Problem&, Tensors& outputs) { outputs.erase("final_state.P"); });
+  EXPECT_THAT(outcome_of(wrong, "lattice").reason, HasSubstr("final_state.P is missing"));
+  Kernel crashing = kernel_named("cpu.ahla.chunk16.fp32");
+  crashing.run = [](const Problem&) { return KernelResult{KernelStatus::failed, "signal 11", {}, 0}; };
+  EXPECT_THAT(outcome_of(crashing, "lattice").reason, HasSubstr("signal 11"));
+}
+
+TEST(Battery, DoesNotPassAKernelThatTakesNothing) {
+  Kernel refusing = kernel_named("cpu.ahla.chunk16.fp32");
+  refusing.run = [](const Problem&) { return KernelResult{KernelStatus::unsupported, "never", {}, 0}; };
+  const auto entries = run_battery(context_of(refusing), "[!w]*");
+  EXPECT_EQ(worst_verdict(entries), Verdict::undecided);
+}
+
+TEST(Battery, ChecksThatCannotRunSayWhy) {
+  Kernel bare = kernel_named("cpu.softmax.stream.fp32");
+  bare.features = "";
+  for (const BatteryEntry& entry : run_battery(context_of(bare), "[!w]*"))
+    if (entry.outcome.verdict == Verdict::not_run) {
+      EXPECT_FALSE(entry.outcome.reason.empty()) << entry.check->name;
+    }
+  EXPECT_THAT(outcome_of(bare, "packing").reason, HasSubstr("packed"));
+  EXPECT_THAT(outcome_of(bare, "lattice").reason, HasSubstr("polynomial"));
+}
+
+// A lattice input has one answer: every form and algebra gives it, in arithmetic of any contract that it is certified for.
+TEST(Lattice, GivesOneAnswerInEveryFormOfEveryContract) {
+  for (const Kernel& kernel : registered_kernels()) {
+    const BatteryContext context = context_of(kernel, 3);
+    if (!no_lattice(context).empty()) continue;
+    Random random(3, kernel.name);
+    Case shape;
+    shape.tokens = 21, shape.key_dim = 4, shape.value_dim = 3, shape.heads = 2, shape.seed = 3;
+    const auto problem = draw_lattice(context, fitted(context, shape), random);
+    ASSERT_TRUE(problem) << kernel.name;
+    const Tensors expected = lattice_outputs(context, *problem);
+    const auto exact = evaluate_oracle(context.op, *problem, {});
+    for (const auto& [name, tensor] : expected)
+      for (std::size_t i = 0; i < tensor.data.size(); ++i)
+        EXPECT_EQ(tensor.data[i], round_to(name == "o" ? kernel.contract.output : kernel.contract.state,
+                                           exact.tensors.at(name).value[i]))
+            << kernel.name << ' ' << name;
+    Findings findings(kernel);
+    if (const auto outputs = call(context, *problem, findings)) findings.exact(*problem, *outputs, expected);
+    EXPECT_FALSE(findings.failed()) << kernel.name << ": " << findings.outcome().reason;
+  }
+}
+
+TEST(Lattice, RefusesACertificateForWhatTheFormatsCannotHold) {
+  const BatteryContext context = context_of(kernel_named("cpu.linear.chunk16.bf16"));
+  Random random(1, "lattice");
+  Case shape;
+  shape.tokens = 40, shape.key_dim = 4, shape.value_dim = 3, shape.seed = 1;
+  auto problem = draw_lattice(context, fitted(context, shape), random);
+  ASSERT_TRUE(problem);
+  EXPECT_TRUE(is_certified(context, *problem));
+  for (double& x : problem->fields.at("k").data) x *= 300;
+  EXPECT_FALSE(is_certified(context, *problem));
+}
+
+TEST(Layout, PackingThenCuttingGivesTheSequencesBack) {
+  const BatteryContext context = context_of(kernel_named("cpu.log_linear_mamba2.chunk16.fp32"));
+  std::vector<Problem> sequences;
+  for (const Index tokens : {3, 0, 5}) {
+    Case shape;
+    shape.tokens = tokens, shape.key_dim = 2, shape.value_dim = 3, shape.heads = 2,
+    shape.seed = static_cast<std::uint64_t>(tokens);
+    sequences.push_back(drawn(context, shape));
+  }
+  const Problem all = packed(sequences, context.declaration());
+  EXPECT_EQ(all.cu_seqlens, (std::vector<Index>{0, 3, 3, 8}));
+  for (const char* name : {"q", "v", "g"})
+    EXPECT_EQ(token_range(all.fields.at(name), 3, 8).data, sequences[2].fields.at(name).data) << name;
+}
+
+TEST(Layout, RearrangingTwiceGivesTheProblemBack) {
+  const BatteryContext context = context_of(kernel_named("cpu.hla2.chunk16.direct.fp32"));
+  Case shape;
+  shape.tokens = 4, shape.key_dim = 2, shape.value_dim = 3, shape.heads = 3, shape.batch = 2, shape.seed = 4;
+  const Problem problem = drawn(context, shape);
+  const Problem back = rearranged(rearranged(problem, {1, 0}, {2, 0, 1}), {1, 0}, {1, 2, 0});
+  for (const auto& [name, tensor] : problem.fields) EXPECT_EQ(tensor.data, back.fields.at(name).data) << name;
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,136 @@
+// Correct kernels over random operators, forms, contracts, shapes, recipes and seeds: none may be called wrong.
+// ATTEST_FALSE_ALARM_RUNS says how many (a few hundred by default, 10,000 nightly), ATTEST_FALSE_ALARM_SEED where to
+// start. A run is one call, judged by the bound with its final states, or bit by bit on a lattice input.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/battery/lattice.hpp"
+#include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
+#include "gpu_checks/mutants/mutants.hpp"
+#include "reference/cases/recipe.hpp"
+
+namespace attest {
+namespace {
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+Index up_to(Random& random, Index most) {
+  return static_cast<Index>(random.below(static_cast<std::uint64_t>(most) + 1));
+}
+
+template <class T>
+const T& any(Random& random, const std::vector<T>& list) {
+  return list[random.below(list.size())];
+}
+
+Contract random_contract(Random& random) {
+  static const std::vector<Format> formats{fp32, fp32, tf32, bf16, bf16, fp16};
+  Contract contract;
+  contract.input = any(random, formats);
+  contract.product = random.one_in(2) ? contract.input : any(random, formats);
+  contract.intermediate = random.one_in(2) ? contract.product : any(random, formats);
+  contract.state = random.one_in(2) ? fp32 : any(random, formats);
+  contract.output = any(random, formats);
+  contract.truncates = random.one_in(6);
+  return contract;
+}
+
+// A registered kernel, an unedited production kernel, or a CPU form with a contract of its own.
+Kernel random_kernel(Random& random) {
+  static const std::vector<Kernel> unedited = unedited_kernels();
+  if (random.one_in(6)) return any(random, unedited);
+  const Kernel& kernel = any(random, registered_kernels());
+  const bool products = kernel.how.form == Form::chunk;
+  if (!products || random.one_in(2)) return kernel;
+  Evaluation how = kernel.how;
+  how.chunk = Index(1) << up_to(random, 6);
+  const Contract contract = random_contract(random);
+  Kernel own = cpu_kernel(*find_operator(kernel.op, kernel.variant), how, "random", contract);
+  own.limits = kernel.limits;
+  return own;
+}
+
+Case random_case(Random& random, const Declaration& d) {
+  Case shape;
+  shape.tokens = up_to(random, random.one_in(4) ? 150 : 40);
+  shape.key_dim = 1 + up_to(random, 11), shape.value_dim = 1 + up_to(random, 11);
+  shape.heads = Index(1) << up_to(random, 2), shape.batch = 1 + up_to(random, 1);
+  for (Index* heads : {&shape.heads_q, &shape.heads_k, &shape.heads_v})
+    if (random.one_in(4)) *heads = std::max<Index>(1, shape.heads >> up_to(random, 2));
+  shape.recipe = any(random, recipes()).name, shape.gates = any(random, gate_recipes()).name;
+  shape.seed = random.bits() >> 1;
+  if (random.one_in(4)) {
+    shape.batch = 1, shape.packed = {0};
+    while (shape.packed.size() < 4)
+      shape.packed.push_back(shape.packed.back() + up_to(random, *shape.tokens - shape.packed.back()));
+    shape.packed.push_back(*shape.tokens);
+  }
+  Options& options = shape.options;
+  if (d.decay && random.one_in(3)) options.decay = Rational(up_to(random, 16)) / 16;
+  if (d.ridge && random.one_in(4)) options.ridge = Rational(up_to(random, 8)) / 4;
+  if (random.one_in(4)) options.scale = Rational(1 + up_to(random, 6)) / (1 + up_to(random, 12));
+  if (d.normalize && random.one_in(5)) options.normalize = true, options.epsilon = Rational(1) / 8;
+  return shape;
+}
+
+// One run; its findings. A suspicion counts only if fresh seeds repeat it.
+Findings run_once(const Kernel& kernel, const BatteryContext& context, Case shape, Random& random,
+                  bool lattice) {
+  Findings findings(kernel);
+  findings.input(short_text(shape));
+  if (lattice) {
+    shape.options = {};
+    if (const auto problem = draw_lattice(context, shape, random)) {
+      if (const auto outputs = call(context, *problem, findings))
+        findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
+    } else {
+      findings.leave_out("no certificate");
+    }
+    return findings;
+  }
+  const bool statistical = find_recipe(shape.recipe)->independent &&
+                           find_gate_recipe(shape.gates)->independent && !kernel.contract.truncates;
+  judge_call(context, drawn(context, shape), statistical, findings);
+  return findings;
+}
+
+TEST(FalseAlarms, DoNotHappenToRightKernels) {
+  const std::uint64_t runs = from_environment("ATTEST_FALSE_ALARM_RUNS", 300);
+  const std::uint64_t start = from_environment("ATTEST_FALSE_ALARM_SEED", 1);
+  std::map<Verdict, std::uint64_t> counts;
+  std::uint64_t alarms = 0, exact = 0;
+  for (std::uint64_t seed = start; seed < start + runs; ++seed) {
+    Random random(seed, "false alarms");
+    const Kernel kernel = random_kernel(random);
+    const BatteryContext context{kernel, *find_operator(kernel.op, kernel.variant), seed, Effort::quick};
+    const Case shape = fitted(context, random_case(random, context.declaration()));
+    const bool lattice = no_lattice(context).empty() && random.one_in(3);
+    exact += lattice;
+    Findings findings = run_once(kernel, context, shape, random, lattice);
+    for (int again = 0; again < 2 && !findings.failed() && findings.suspicious() > 0; ++again) {
+      Case fresh = shape;
+      fresh.seed = random.bits() >> 1;
+      const Findings second = run_once(kernel, context, fresh, random, false);
+      if (second.failed() || second.suspicious() > 0) findings.fault("suspect again");
+    }
+    ++counts[findings.outcome().verdict];
+    if (!findings.failed()) continue;
+    ++alarms;
+    ADD_FAILURE() << "ATTEST_FALSE_ALARM_SEED=" << seed << ' ' << kernel.name << " '"
+                  << to_text(kernel.contract) << "' " << to_text(shape) << ": " << findings.outcome().reason;
+  }
+  fmt::print(
+      "{} runs, {} on lattice inputs: {} pass, {} undecided, {} suspect once, {} not run, {} false alarms\n",
+      runs, exact, counts[Verdict::pass], counts[Verdict::undecided], counts[Verdict::suspect],
+      counts[Verdict::not_run], alarms);
+}
+
+}  // namespace
+}  // namespace attest

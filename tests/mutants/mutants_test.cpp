@@ -1,0 +1,69 @@
+#include "gpu_checks/mutants/mutants.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "gpu_checks/battery/battery.hpp"
+#include "gpu_checks/mutants/kill_matrix.hpp"
+#include "gpu_checks/mutants/usual_rules.hpp"
+
+namespace attest {
+namespace {
+
+TEST(Mutants, AreManyDistinctAndOfEveryFamilyThatCanBeHere) {
+  EXPECT_GE(edits().size(), 120u);
+  std::set<std::string> names;
+  std::map<int, int> families;
+  std::map<std::string, int> operators;
+  for (const Mutant& mutant : mutants()) {
+    EXPECT_TRUE(names.insert(mutant.kernel.name).second) << mutant.kernel.name;
+    ++families[mutant.info->family], ++operators[mutant.kernel.op];
+  }
+  std::set<Edit> values;
+  for (const EditInfo& info : edits()) EXPECT_TRUE(values.insert(info.edit).second) << info.name;
+  for (const MissingFamily& missing : missing_families()) {
+    EXPECT_FALSE(families.contains(missing.family));
+    families[missing.family] = 5;
+  }
+  for (int family = 1; family <= 13; ++family) EXPECT_GE(families[family], 5) << family;
+  for (const std::string& op : production_operators()) EXPECT_GE(operators[op], 10) << op;
+}
+
+// One mutant of every family; the whole matrix is a nightly test.
+TEST(Mutants, OfEveryFamilyAreKilledQuickly) {
+  for (const char* name : {"mutant.hla2.tail_decay_full_chunk", "mutant.gated_delta.exp_start_anchor",
+                           "mutant.hla2.cross_swapped", "mutant.ahla.state_transposed",
+                           "mutant.log_linear_mamba2.level_float_log", "mutant.hla3.packed_no_reset",
+                           "mutant.log_linear_gated_delta.address_gate_head_zero",
+                           "mutant.hla2.round_before_subtraction", "mutant.ahla.race_order",
+                           "mutant.gated_delta.cache_by_address", "mutant.hla2.skip_when_keys_small"}) {
+    const KillMatrix matrix = kill_matrix(name, Effort::quick, 1, 1);
+    ASSERT_EQ(matrix.rows.size(), 1u) << name;
+    EXPECT_TRUE(matrix.rows[0].killed()) << name;
+  }
+}
+
+std::array<bool, 5> rules(std::vector<double> got, std::vector<double> expected,
+                          const Format& format = fp32) {
+  return accepted_by(got, expected, format);
+}
+
+TEST(UsualRules, FollowTheirDefinitions) {
+  using Accepted = std::array<bool, 5>;
+  EXPECT_EQ(rules({1, 2}, {1, 2}), (Accepted{true, true, true, true, true}));
+  EXPECT_EQ(rules({1.005, 2}, {1, 2}), (Accepted{false, true, true, false, true}));
+  EXPECT_EQ(rules({1.005, 2}, {1, 2}, bf16), (Accepted{false, true, true, true, true}));
+  EXPECT_EQ(rules({0, 0}, {1e-3, -1e-3}), (Accepted{false, true, false, false, true}));
+  EXPECT_EQ(rules({1.5, 2}, {1, 2}), (Accepted{false, false, false, false, false}));
+  const double nan = std::nan("");
+  EXPECT_EQ(rules({nan}, {nan}), (Accepted{false, false, false, false, false}));
+  // One element in 50,000 completely wrong.
+  std::vector<double> many(50000, 1.0), wrong = many;
+  wrong[7] = 0;
+  EXPECT_EQ(rules(wrong, many), (Accepted{false, false, true, false, false}));
+}
+
+}  // namespace
+}  // namespace attest
