@@ -63,7 +63,7 @@ Array DeltaStages::faded_queries_error(const Units& units) const {
 }
 
 void check_stages(const DeltaStages& c, ErrorSum& sum) {
-  const Format& stored = sum.units().contract.intermediate;
+  const Format& stored = sum.units().operand_format();
   sum.gates(c.gate_error);
   sum.range("scores", stored, c.scores);
   sum.range("ut", stored, c.ut);
@@ -99,8 +99,8 @@ std::vector<Walked> walk(const FormError& form, Array state, ErrorSum& sum, Arra
     Array u = c.ut * c.v - c.w * state, residual = c.v - c.start_keys * state;
     o.middleRows(first, c.size) = c.faded_queries() * state + c.scores * u;
     Array after = c.through() * state + c.keys.transpose() * u;
-    sum.range("u", form.units.contract.intermediate, u);
-    sum.range("state", form.units.contract.intermediate, state);
+    sum.range("u", form.units.operand_format(), u);
+    sum.range("state", form.units.operand_format(), state);
     sum.range("carry", form.units.contract.state, after);
     for (const Array& sizes : {Array(c.w.cwiseAbs() * state.cwiseAbs() + c.ut.cwiseAbs() * c.v.cwiseAbs()),
                                Array(c.q.cwiseAbs() * state.cwiseAbs() + c.scores.cwiseAbs() * u.cwiseAbs()),

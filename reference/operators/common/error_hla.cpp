@@ -53,7 +53,7 @@ struct Hla {
   // Rows that are stored between two Lins, after `operations` elementwise steps of the given size.
   void rows(const char* name, const LinStages& lin, const Array& stored, const Reader& reader,
             const Array& arithmetic = {}) {
-    sum.range(name, units.contract.intermediate, stored);
+    sum.range(name, units.operand_format(), stored);
     sum.rounded(name, units.operand, [&](Norm p) { return reader.rows(p, lin, size_of(p, stored)); });
     if (arithmetic.size() > 0) sum.arithmetic(reader.rows(Norm::absolute, lin, units.step * arithmetic));
   }

@@ -120,8 +120,8 @@ void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
   PerChunk weights, states, first_state, carried{Array::Zero(k.cols(), v.cols())}, keys, faded_arithmetic;
   for (const LinChunk& c : chunks) {
     sum.gates(c.gate_error);
-    sum.range(name + ".weights", units_.contract.intermediate, c.weights);
-    sum.range(name + ".state", units_.contract.intermediate, c.state);
+    sum.range(name + ".weights", units_.operand_format(), c.weights);
+    sum.range(name + ".state", units_.operand_format(), c.state);
     weights.push_back(c.weights), keys.push_back(c.keys);
     const bool initial = c.first == 0;
     states.push_back(initial ? Array::Zero(k.cols(), v.cols()) : c.state);

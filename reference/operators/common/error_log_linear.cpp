@@ -103,14 +103,14 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
       keys.row(t) *= decay(size, t + 1);
       keys_error.row(t) *= decay(size, t + 1) * (error(size, t + 1) + (decay(size, t + 1) == 1 ? 0 : u));
     }
-    sum.range("weights", units.contract.intermediate, weights);
+    sum.range("weights", units.operand_format(), weights);
     o.middleRows(first, size) = weights * v_c;
     shares.weights.middleRows(first, size) = size_of(p, weights) * size_of(p, v_c);
     shares.arithmetic.middleRows(first, size) =
         weights_error * v_c.cwiseAbs() +
         (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
     for (Block& block : cover) {
-      sum.range("state", units.contract.intermediate, block.state());
+      sum.range("state", units.operand_format(), block.state());
       for (Index t = 0; t < size; ++t) {
         const Index row = first + t;
         const double scale = level_scale(head, row, block.start) * decay(t + 1, 0), sized = size_of(p, scale);
@@ -184,7 +184,7 @@ void partial_ranges(const Head<double>& head, const DeltaStages& c, const Array&
   double lambda = 1;
   for (Index t = 0; t < c.size; ++t)
     lambda = std::max(lambda, std::abs(level_scale(head, c.first + t, block.start)));
-  sum.range("removed", contract.intermediate, Array(c.w * block.state()));
+  sum.range("removed", sum.units().operand_format(), Array(c.w * block.state()));
   sum.range("partial sums", contract.accumulate, Array(state + c.keys.cwiseAbs().transpose() * removed));
   sum.range("partial sums", contract.accumulate, Array(lambda * (queries.cwiseAbs() * state)));
 }
@@ -193,7 +193,7 @@ std::vector<DeltaWalked> walk(const FormError& form, ErrorSum& sum) {
   const Head<double>& head = form.head;
   std::vector<DeltaWalked> chunks;
   std::vector<Block> cover = initial_blocks(head, 1);
-  const Format& stored = form.units.contract.intermediate;
+  const Format& stored = form.units.operand_format();
   for (Index first = 0, size; first < head.tokens(); first += size) {
     const Index position = head.initial.position + first;
     size = aligned_chunk(position, form.width, head.tokens() - first);

@@ -45,6 +45,10 @@ struct Units {
   double sum = 0;    // one addition of a product's accumulator
   double eta = 0;    // underflow of one operation in `accumulate`
   Contract contract;
+  // Of `intermediate` and `product` the one of smaller range: what an operand may overflow.
+  const Format& operand_format() const {
+    return contract.product.emax < contract.intermediate.emax ? contract.product : contract.intermediate;
+  }
   double gamma(Index terms) const;  // K u / (1 - K u); infinite when K u >= 1
   double gamma_step(Index terms) const;
 };
