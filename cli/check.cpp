@@ -442,14 +442,20 @@ std::string largest_case(const Plan& plan) {
 
 // --battery, --quick, --full, --check and --mutants; none: the value check on inputs of the user's choice.
 std::optional<int> run_battery_modes(const Arguments& arguments) {
-  if (!arguments.battery && !arguments.quick && !arguments.full && !arguments.mutants && arguments.check.empty())
+  if (!arguments.battery && !arguments.quick && !arguments.full && !arguments.mutants &&
+      arguments.check.empty())
     return std::nullopt;
   if (!arguments.inputs.empty() || !arguments.cases.empty() || !arguments.shapes.empty())
     throw BadInput("the battery draws its own inputs, expected no --input, --case or --shape beside it");
   if (arguments.quick && arguments.full) throw BadInput("--quick and --full: expected one of the two");
-  const BatteryArguments battery{arguments.kernel, arguments.op,   arguments.check,
-                                 arguments.output, arguments.json, arguments.seed,
-                                 arguments.full ? Effort::full : Effort::quick, arguments.threads};
+  const BatteryArguments battery{arguments.kernel,
+                                 arguments.op,
+                                 arguments.check,
+                                 arguments.output,
+                                 arguments.json,
+                                 arguments.seed,
+                                 arguments.full ? Effort::full : Effort::quick,
+                                 arguments.threads};
   if (arguments.mutants) return check_mutants(battery);
   return check_battery(battery, describe_run(arguments.seed));
 }
@@ -505,11 +511,14 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_flag("--whole", arguments->whole, "T tokens only, not T/4 and T/2; of --input and --shape");
   command->add_flag("--battery", arguments->battery,
                     "all checks of the battery on inputs of their own: lattice, paths, split, packing ...");
-  command->add_flag("--quick", arguments->quick, "the battery, at most 10 s for a kernel (the default effort)");
+  command->add_flag("--quick", arguments->quick,
+                    "the battery, at most 10 s for a kernel (the default effort)");
   command->add_flag("--full", arguments->full, "the battery with more inputs of every kind");
-  command->add_option("--check", arguments->check, "glob of the battery's checks, such as split; all by default");
-  command->add_flag("--mutants", arguments->mutants,
-                    "the kill matrix: which check rejects which deliberately wrong kernel (--kernel: a glob of them)");
+  command->add_option("--check", arguments->check,
+                      "glob of the battery's checks, such as split; all by default");
+  command->add_flag(
+      "--mutants", arguments->mutants,
+      "the kill matrix: which check rejects which deliberately wrong kernel (--kernel: a glob of them)");
   add_seed(command, arguments->seed, "of --shape and the battery; drawn and printed when not given");
   add_path(command, "--output", arguments->output,
            "folder for records.jsonl and index.html, made if it is not there");

@@ -175,7 +175,8 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
   check_partial_sums(op.declaration(), head, contract, model);
   if (scaled) check_range("scaled q", contract.product, largest(head.q), model);
   for (const auto& [name, field] : {std::pair("q", &head.q), {"k", &head.k}, {"v", &head.v}})
-    if (contract.product.emax < contract.input.emax) check_range(name, contract.product, largest(*field), model);
+    if (contract.product.emax < contract.input.emax)
+      check_range(name, contract.product, largest(*field), model);
   return model;
 }
 

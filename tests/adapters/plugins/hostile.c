@@ -242,7 +242,8 @@ const attest_kernel* attest_kernels(uint32_t abi, size_t size, int32_t* count) {
   if (strncmp(nonsense, "noname", 6) == 0) first->name = NULL;
   if (strncmp(nonsense, "badname", 7) == 0) first->name = (const char*)8;
   if (strncmp(nonsense, "op:", 3) == 0) first->op = value;
-  if (strncmp(nonsense, "gated:", 6) == 0) first->op = "mamba2", first->form = "chunk c=16", first->contract = value;
+  if (strncmp(nonsense, "gated:", 6) == 0)
+    first->op = "mamba2", first->form = "chunk c=16", first->contract = value;
   if (strncmp(nonsense, "stateless:", 10) == 0) first->op = "softmax", first->features = value;
   if (strncmp(nonsense, "levels:", 7) == 0) first->op = "log_linear", first->form = value;
   if (strncmp(nonsense, "hla2:", 5) == 0) first->op = "hla2", first->form = value;
