@@ -61,7 +61,7 @@ class LogAxis {
     // At most six labels, powers of ten written short, so that they never run into one another.
     const int step = std::max(1, static_cast<int>(std::ceil((std::log10(high()) - std::log10(low())) / 5)));
     return fmt::format(
-        "set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '1e%L'\nset {0}tics 1e{3}\n", axis,
+        "set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '1e%L'\nset {0}tics 1e{3}\nunset m{0}tics\n", axis,
         low(), high(), step);
   }
   std::string remark() const {
