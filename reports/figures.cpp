@@ -74,7 +74,7 @@ class LogAxis {
   }
 
  private:
-  static constexpr double smallest = 1e-300, largest = 1e300;
+  static constexpr double smallest = 1e-12, largest = 1e12;  // gnuplot counts the ticks of wider axes for minutes
   double least_ = std::numeric_limits<double>::infinity(), most_ = 0;
   bool exact_ = false, not_finite_ = false, tiny_ = false, huge_ = false;
 };
