@@ -208,7 +208,7 @@ bool is_certified(const BatteryContext& context, const Problem& problem, Lattice
 }
 
 std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
-                                    std::optional<LatticeCut> cut) {
+                                    std::optional<LatticeCut> cut, Index most_active) {
   const Declaration& declaration = context.declaration();
   Case form = shape;
   form.op = declaration.name, form.variant = declaration.variant, form.recipe = "sparse", form.gates = "none";
@@ -216,6 +216,7 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
   Problem problem = draw_problem(form, declaration);
   const bool first_order = declaration.degree_q <= 1 && !declaration.beta;
   Index active = first_order ? std::max<Index>(12, problem.tokens / 4) : 12;
+  active = std::min(active, most_active);
   for (int attempt = 0; attempt < 10; ++attempt, active = std::max<Index>(1, active * 3 / 4)) {
     Drawer(context, problem, random, active).draw();
     if (Tensor* g = declaration.gates ? &problem.fields.at("g") : nullptr)
@@ -228,7 +229,7 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
 
 Problem made_louder(const BatteryContext& context, Problem problem) {
   for (const char* field : {"v", "q"})
-    for (const double factor : {51, 21, 11, 5, 3}) {
+    for (const double factor : {4093, 1021, 255, 127, 51, 21, 11, 5, 3}) {
       Problem louder = problem;
       for (double& x : louder.fields.at(field).data) x *= factor;
       if (!is_certified(context, louder)) continue;

@@ -23,9 +23,10 @@ struct LatticeCut {
   bool run_first = true;  // or the second part alone, from the exact state
 };
 
-// The shape, grouping, packing and options of `shape`; none when no certificate is found.
+// The shape, grouping, packing and options of `shape`; none when no certificate is found. At most
+// most_active tokens of a sequence are active.
 std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
-                                    std::optional<LatticeCut> cut = {});
+                                    std::optional<LatticeCut> cut = {}, Index most_active = 1 << 20);
 
 // v and q multiplied by the largest odd factors that the certificate allows: sums that need more bits than the output has.
 Problem made_louder(const BatteryContext& context, Problem problem);

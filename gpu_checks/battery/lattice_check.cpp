@@ -15,7 +15,7 @@ void one(const BatteryContext& context, Case shape, Random& random, Findings& fi
   shape = fitted(context, shape);
   shape.seed = random.bits() >> 1;
   findings.input("lattice " + short_text(shape));
-  auto problem = draw_lattice(context, shape, random);
+  auto problem = draw_lattice(context, shape, random, {}, loud ? 3 : 1 << 20);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
   if (loud) problem = made_louder(context, std::move(*problem));
   if (const auto outputs = call(context, *problem, findings))

@@ -166,9 +166,10 @@ std::string matrix_text(const KillMatrix& matrix) {
   for (std::size_t r = 0; r < usual_rules.size(); ++r)
     text += fmt::format("  {:<22}{:>6}{:>6}\n", usual_rules[r], totals.accepted_ordinary[r],
                         totals.accepted_everywhere[r]);
-  text += fmt::format("\nkilled {} of {} ({}), {} distinct edits, {} effort, seed {}\n", totals.all.killed,
-                      totals.all.all, percent(totals.all.killed, totals.all.all), totals.equivalent,
-                      totals.edits.size(), matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
+  text += fmt::format("\nkilled {} of {} ({}), {} equivalent, {} distinct edits, {} effort, seed {}\n",
+                      totals.all.killed, totals.all.all, percent(totals.all.killed, totals.all.all),
+                      totals.equivalent, totals.edits.size(),
+                      matrix.effort == Effort::quick ? "quick" : "full", matrix.seed);
   return text;
 }
 
