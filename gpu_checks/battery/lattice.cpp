@@ -227,11 +227,25 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
   return std::nullopt;
 }
 
-Problem made_louder(const BatteryContext& context, Problem problem) {
-  for (const char* field : {"v", "q"})
-    for (const double factor : {4093, 1021, 255, 127, 51, 21, 11, 5, 3}) {
+Problem made_louder(const BatteryContext& context, Problem problem, Random& random) {
+  const Tensor& k = problem.fields.at("k");
+  const auto has_key = [&](Index row) {  // of any head, at the token of a batch entry
+    const Index width = k.shape[2] * k.shape[3];
+    const auto first = k.data.begin() + row * width;
+    return std::any_of(first, first + width, [](double x) { return x != 0; });
+  };
+  const std::uint64_t order = random.below(2);
+  for (const char* field : {order ? "v" : "q", order ? "q" : "v"})
+    for (const std::uint64_t largest : {4093, 1021, 255, 127, 51, 21, 11, 5, 3}) {
       Problem louder = problem;
-      for (double& x : louder.fields.at(field).data) x *= factor;
+      Tensor& x = louder.fields.at(field);
+      const Index width = x.shape[3], rows = x.shape[0] * x.shape[1] * x.shape[2];
+      for (Index row = 0; row < rows; ++row) {
+        const double factor = static_cast<double>(2 * random.below((largest + 1) / 2) + 1);
+        const bool reads_alone = context.declaration().beta || !has_key(row / x.shape[2]);
+        if (*field == 'q' && !reads_alone) continue;
+        for (Index c = 0; c < width; ++c) x.data[static_cast<std::size_t>(row * width + c)] *= factor;
+      }
       if (!is_certified(context, louder)) continue;
       problem = std::move(louder);
       break;

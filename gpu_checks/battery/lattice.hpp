@@ -28,8 +28,9 @@ struct LatticeCut {
 std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& shape, Random& random,
                                     std::optional<LatticeCut> cut = {}, Index most_active = 1 << 20);
 
-// v and q multiplied by the largest odd factors that the certificate allows: sums that need more bits than the output has.
-Problem made_louder(const BatteryContext& context, Problem problem);
+// Rows of v, and of q where they only read, multiplied by odd factors as large as the certificate allows: sums that need
+// more bits than the output has.
+Problem made_louder(const BatteryContext& context, Problem problem, Random& random);
 
 // Whether the certificate holds for this problem as it stands.
 bool is_certified(const BatteryContext& context, const Problem& problem);

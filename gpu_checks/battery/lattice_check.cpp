@@ -17,7 +17,7 @@ void one(const BatteryContext& context, Case shape, Random& random, Findings& fi
   findings.input("lattice " + short_text(shape));
   auto problem = draw_lattice(context, shape, random, {}, loud ? 3 : 1 << 20);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
-  if (loud) problem = made_louder(context, std::move(*problem));
+  if (loud) problem = made_louder(context, std::move(*problem), random);
   if (const auto outputs = call(context, *problem, findings))
     findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
 }
