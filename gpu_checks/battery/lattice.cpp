@@ -228,7 +228,7 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
 }
 
 Problem made_louder(const BatteryContext& context, Problem problem, Random& random) {
-  const Tensor& k = problem.fields.at("k");
+  const Tensor k = problem.fields.at("k");  // problem itself is replaced below
   const auto has_key = [&](Index row) {  // of any head, at the token of a batch entry
     const Index width = k.shape[2] * k.shape[3];
     const auto first = k.data.begin() + row * width;
