@@ -69,6 +69,19 @@ Problem by_size(const Declaration& declaration, Problem problem) {
   return problem;
 }
 
+// Streams and scans that subtract read q^T S C (or q^T SK SQ P) whole before they subtract from it, and their
+// products are not the arithmetic's: the largest such read, of final moments and the largest q.
+void certify_whole_read(const BatteryContext& context, const Head<double>& head, const State<double>& final,
+                        Certifier& certifier) {
+  if (context.kernel.how.form == Form::chunk || !context.declaration().name.starts_with("hla")) return;
+  Matrix<double> row(1, head.q.cols());
+  for (Index t = 0; t < head.tokens(); ++t)
+    for (Index a = 0; a < head.q.cols(); ++a) row(0, a) = std::max(row(0, a), std::abs(head.q(t, a)));
+  for (const char* name : {"S", "C", "SK", "SQ", "P"})
+    if (const auto found = final.moments.find(name); found != final.moments.end())
+      row = certifier.product(row, found->second.at(0));
+}
+
 bool sizes_fit(const BatteryContext& context, const Problem& sizes) {
   Certifier certifier(context.kernel.contract);
   const Evaluator<double>& evaluator = context.op;
@@ -79,6 +92,7 @@ bool sizes_fit(const BatteryContext& context, const Problem& sizes) {
       certifier.output(solution.o);
       for (const auto& [name, levels] : solution.final.moments)
         for (const Matrix<double>& moment : levels) certifier.final_state(moment);
+      certify_whole_read(context, head, solution.final, certifier);
       if (!certifier.holds) return false;
     }
   return true;
@@ -229,7 +243,7 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
 
 Problem made_louder(const BatteryContext& context, Problem problem, Random& random) {
   const Tensor k = problem.fields.at("k");  // problem itself is replaced below
-  const auto has_key = [&](Index row) {  // of any head, at the token of a batch entry
+  const auto has_key = [&](Index row) {     // of any head, at the token of a batch entry
     const Index width = k.shape[2] * k.shape[3];
     const auto first = k.data.begin() + row * width;
     return std::any_of(first, first + width, [](double x) { return x != 0; });
