@@ -28,8 +28,9 @@ constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
 const char* colour(std::size_t i) { return colours[i % colours.size()]; }
 int point(std::size_t i) { return points[i % points.size()]; }
 
-// A logarithmic axis that shows every number that it has seen where it is; zero (exact) lies on its lower edge, NaN and
-// infinity on its upper, and the remark says so. So do numbers at which gnuplot's own range ends.
+// A logarithmic axis: numbers are drawn at their decimal logarithm on a linear axis with labels of our own, because
+// gnuplot counts the ticks of its logarithmic axes one by one (minutes for 300 decades). Zero (exact) lies on the lower
+// end, NaN and infinity on the upper, and the remark says so.
 class LogAxis {
  public:
   void see(double value) {
@@ -37,46 +38,38 @@ class LogAxis {
       (value == 0 ? exact_ : not_finite_) = true;
       return;
     }
-    if (value < smallest || value > largest) {
-      (value < smallest ? tiny_ : huge_) = true;
-      return;
-    }
-    least_ = std::min(least_, value);
-    most_ = std::max(most_, value);
+    least_ = std::min(least_, std::log10(value));
+    most_ = std::max(most_, std::log10(value));
   }
-  double low() const {
-    const double from = least_ > most_ ? 0.1 : least_;
-    return std::pow(10, std::floor(std::log10(from) - (exact_ || tiny_ ? 0.5 : 0.02)));
-  }
+  double low() const { return std::floor((empty() ? -1 : least_) - (exact_ ? 0.5 : 0.02)); }
   double high() const {
-    const double to = least_ > most_ ? 1 : most_;
-    return std::max(std::pow(10, std::ceil(std::log10(to) + (not_finite_ || huge_ ? 0.5 : 0.02))),
-                    low() * 10);
+    return std::max(std::ceil((empty() ? 0 : most_) + (not_finite_ ? 0.5 : 0.02)), low() + 1);
   }
   double place(double value) const {
-    if (!(value <= high())) return high();
-    return std::max(value, low());
+    if (value == 0) return low();
+    if (!(value > 0) || std::isinf(value)) return high();
+    return std::log10(value);
   }
   std::string range(const char* axis) const {
-    // At most six labels, powers of ten written short, so that they never run into one another.
-    const int step = std::max(1, static_cast<int>(std::ceil((std::log10(high()) - std::log10(low())) / 5)));
-    return fmt::format(
-        "set logscale {0}\nset {0}range [{1:.6g}:{2:.6g}]\nset format {0} '1e%L'\nset {0}tics 1e{3}\nunset m{0}tics\n", axis,
-        low(), high(), step);
+    // At most six labels, so that they never run into one another.
+    const int from = static_cast<int>(low()), to = static_cast<int>(high()),
+              step = std::max(1, (to - from + 4) / 5);
+    std::string labels;
+    for (int decade = from; decade <= to; decade += step)
+      labels += fmt::format("{}'1e{:+03}' {}", labels.empty() ? "" : ", ", decade, decade);
+    return fmt::format("set {0}range [{1}:{2}]\nset {0}tics ({3})\n", axis, from, to, labels);
   }
   std::string remark() const {
     std::string text;
     if (exact_) text += " Zeros (exact results) lie on the lower end of the axis.";
     if (not_finite_) text += " NaN and infinite values lie on the upper end of the axis.";
-    if (tiny_) text += fmt::format(" Values below {} (≤) lie on the lower end of the axis.", smallest);
-    if (huge_) text += fmt::format(" Values above {} (≥) lie on the upper end of the axis.", largest);
     return text;
   }
 
  private:
-  static constexpr double smallest = 1e-12, largest = 1e12;  // gnuplot counts the ticks of wider axes for minutes
-  double least_ = std::numeric_limits<double>::infinity(), most_ = 0;
-  bool exact_ = false, not_finite_ = false, tiny_ = false, huge_ = false;
+  bool empty() const { return least_ > most_; }
+  double least_ = std::numeric_limits<double>::infinity(), most_ = -std::numeric_limits<double>::infinity();
+  bool exact_ = false, not_finite_ = false;
 };
 
 double quoted_ratio(const KernelSummary& kernel) {
@@ -121,7 +114,7 @@ class Plot {
     keys_.push_back({label, colour, point});
   }
   void add_bound() {
-    command(fmt::format("1 with lines linecolor '{}' linewidth 1.5 dashtype 2", bound_colour));
+    command(fmt::format("0 with lines linecolor '{}' linewidth 1.5 dashtype 2", bound_colour));
     keys_.push_back({"the bound", bound_colour, 0});
   }
   bool empty() const { return commands_.empty(); }
@@ -467,7 +460,7 @@ Figure forms_figure(const FormsTable& table, const Quantiles Figures::*quantity,
              "plain low-precision evaluation, max", "#222222", 2);
   const std::string bound =
       with_bound
-          ? "set arrow from 1, graph 0 to 1, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n"
+          ? "set arrow from 0, graph 0 to 0, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n"
           : "";
   const int rows = static_cast<int>(table.forms.size());
   return {title, caption + axis.remark(),
@@ -672,7 +665,7 @@ Figure glance_figure(const std::vector<std::span<const KernelSummary>>& groups) 
               axis.remark(),
           plot.script(10 + 26 * static_cast<int>(groups.size()),
                       axis.range("x") + row_names(titles) +
-                          "set arrow from 1, graph 0 to 1, graph 1 nohead linecolor '#b00020' linewidth 1.5 "
+                          "set arrow from 0, graph 0 to 0, graph 1 nohead linecolor '#b00020' linewidth 1.5 "
                           "dashtype 2\nset xlabel 'error / bound'\n")};
 }
 

@@ -71,6 +71,8 @@ void watch_crashes() {
   action.sa_sigaction = on_crash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
+  // The rest ends the process as a signal, whatever a runtime linked to it (a sanitizer's) has arranged.
+  for (const int signal : {SIGFPE, SIGILL, SIGABRT, SIGTRAP}) std::signal(signal, SIG_DFL);
 }
 
 // ---- what is announced

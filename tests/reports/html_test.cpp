@@ -277,7 +277,10 @@ TEST(Figures, ShowNumbersWhereTheyAreHoweverFarApart) {
   CaseRecord record = sample_records().cases[0];
   record.magnitude = Quantiles{1.5, 3e7, 2e11};
   const Figure figure = figure_of(records_of({record}), "Magnitudes and cancellation");
-  EXPECT_EQ(numbers_of(figure), (std::vector<double>{3e7, 1, 1.5, 2e11}));
+  const std::vector<double> drawn = numbers_of(figure),
+                            expected = {std::log10(3e7), 1, std::log10(1.5), std::log10(2e11)};
+  ASSERT_EQ(drawn.size(), expected.size());
+  for (std::size_t i = 0; i < drawn.size(); ++i) EXPECT_NEAR(drawn[i], expected[i], 1e-4);
   EXPECT_EQ(figure.caption.find("end of the axis"), std::string::npos);
   if (has_gnuplot()) {
     EXPECT_TRUE(gnuplot_svg("gnuplot", figure.script, "x-"));
@@ -288,10 +291,10 @@ TEST(Figures, SayWhatLiesOnTheEndOfAnAxis) {
   CaseRecord record = sample_records().cases[0];
   record.magnitude = Quantiles{1e-305, 1, INFINITY};
   const Figure figure = figure_of(records_of({record}), "Magnitudes and cancellation");
-  EXPECT_NE(figure.caption.find("Values below 1e-12 (≤)"), std::string::npos) << figure.caption;
   EXPECT_NE(figure.caption.find("infinite values lie on the upper end"), std::string::npos) << figure.caption;
-  record.magnitude = Quantiles{1e-11, 1, 1e11};
+  record.magnitude = Quantiles{1e-305, 1, 1e305};  // an axis that gnuplot's own ticks would hold for minutes
   const Figure widest = figure_of(records_of({record}), "Magnitudes and cancellation");
+  EXPECT_EQ(numbers_of(widest), (std::vector<double>{0, 1, -305, 305}));
   EXPECT_EQ(widest.caption.find("end of the axis"), std::string::npos) << widest.caption;
   if (has_gnuplot()) {
     EXPECT_TRUE(gnuplot_svg("gnuplot", widest.script, "x-"));
@@ -330,8 +333,8 @@ TEST(Summary, TakesItsFiguresFromTheLongestCaseAndSaysWhereItIsWorse) {
   EXPECT_NE(page.find("data-label=\"power\">70 %"), page.npos);
   const auto numbers = numbers_of(figure_of(records, "Every kernel at a glance"));
   ASSERT_FALSE(numbers.empty());
-  EXPECT_EQ(numbers[0], 0.75);   // over all cases, as it says
-  auto level = three_lengths();  // the control: nothing is worse elsewhere
+  EXPECT_NEAR(numbers[0], std::log10(0.75), 1e-5);  // over all cases, as it says
+  auto level = three_lengths();                     // the control: nothing is worse elsewhere
   level[0].error = level[1].error = level[2].error;
   EXPECT_EQ(worse_elsewhere(summarise(records_of(level)).at(0)), "");
 }
