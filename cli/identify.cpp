@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -17,57 +18,118 @@ namespace {
 
 struct Arguments {
   std::string kernel, json;
-  std::uint64_t seed = 1;
+  IdentifyRequest request;
   std::size_t most = 5;
 };
+
+const char* word_of(Likeness likeness) {
+  constexpr const char* words[] = {"computes", "likely", "resembles", "none"};
+  return words[static_cast<int>(likeness)];
+}
+
+const char* word_of(Fit fit) {
+  constexpr const char* words[] = {"within", "open", "beyond"};
+  return words[static_cast<int>(fit)];
+}
+
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
 
 nlohmann::json document(const Kernel& kernel, const Identification& found) {
   nlohmann::json candidates = nlohmann::json::array();
   for (const Candidate& c : found.candidates)
-    candidates.push_back(
-        {{"name", c.name}, {"near_miss", c.near_miss}, {"error", c.error}, {"matches", c.matches}});
-  return {{"kernel", kernel.name},        {"declared", kernel.op + " (" + kernel.variant + ")"},
-          {"threshold", found.threshold}, {"failure", found.failure},
-          {"smallest", found.smallest},   {"candidates", candidates}};
+    candidates.push_back({{"name", c.name},
+                          {"near_miss", c.near_miss},
+                          {"same_as", c.same_as},
+                          {"error", number(c.error)},
+                          {"closest_quarter", number(c.quarter)},
+                          {"bound", word_of(c.fit)},
+                          {"error_over_bound", number(c.worst_ratio)},
+                          {"undecided", c.undecided}});
+  const Candidate* answer = found.answer();
+  return {{"kernel", kernel.name},
+          {"declared", found.declared},
+          {"verdict", word_of(found.likeness)},
+          {"answer", answer ? nlohmann::json(answer->name) : nlohmann::json(nullptr)},
+          {"as_declared", found.as_declared},
+          {"confidence", found.confidence},
+          {"where", found.where},
+          {"final_states", found.states},
+          {"compared", found.compared},
+          {"failure", found.failure},
+          {"smallest", found.smallest},
+          {"candidates", candidates}};
 }
 
-// Whether it computes what it declares, and nothing else was closer.
-bool print(const Kernel& kernel, const Identification& found, std::size_t most) {
-  const std::string declared = kernel.op + " (" + kernel.variant + ")";
+std::string verdict_line(const Kernel& kernel, const Identification& found) {
+  const Candidate* answer = found.answer();
+  if (!answer)
+    return fmt::format("matches none of {} candidates; declared {}", found.candidates.size(), found.declared);
+  const std::string against =
+      answer->name == found.declared
+          ? (found.states.empty() ? ", as declared" : ", as declared, but for its final states")
+          : ", NOT the declared " + found.declared;
+  if (found.likeness == Likeness::computes)
+    return fmt::format("computes {}{}: every value is within its bound (at most {:.2g} of it)", answer->name,
+                       against, answer->worst_ratio);
+  if (found.likeness == Likeness::likely)
+    return fmt::format("most likely computes {}{}, but no bound says so: {}", answer->name, against,
+                       answer->undecided);
+  return fmt::format(
+      "resembles {}, but {:.2g} % of the values are beyond its bound (at most {:.2g} times; {}): run attest "
+      "check{} "
+      "--kernel {} --battery",
+      answer->name == found.declared ? answer->name + ", the declared" : answer->name + against,
+      100 * answer->share_beyond, answer->worst_ratio, found.where,
+      kernel.source.empty() ? "" : " " + kernel.source, kernel.name);
+}
+
+void print(const Kernel& kernel, const Identification& found, std::size_t most) {
   if (!found.failure.empty()) {
     std::cout << kernel.name << ": cannot be identified: " << found.failure << '\n';
-    return false;
+    return;
   }
-  const auto matching = found.matching();
-  bool as_declared = false;
-  for (const Candidate* c : matching) as_declared |= c->name == declared;
-  if (matching.empty())
-    std::cout << kernel.name << ": matches none of " << found.candidates.size() << " candidates; declared "
-              << declared << "; smallest such case: " << found.smallest << '\n';
-  else
-    std::cout << fmt::format(
-        "{}: computes {}{}; the next candidate is {:.0f} times as far away\n", kernel.name, matching[0]->name,
-        as_declared ? ", as declared" : ", NOT the declared " + declared, found.margin());
-  for (std::size_t i = 0; i < std::min(most, found.candidates.size()); ++i)
-    std::cout << fmt::format("  {:.2e}  {}{}\n", found.candidates[i].error, found.candidates[i].name,
-                             found.candidates[i].matches ? "  matches" : "");
-  return as_declared;
+  std::cout << kernel.name << ": " << verdict_line(kernel, found) << '\n';
+  const auto also = [](const char* what, const std::string& text) {
+    if (!text.empty()) std::cout << "  " << what << text << '\n';
+  };
+  also("final states: ", found.states);
+  also("confidence: ", found.confidence);
+  also("smallest input on which nothing fits: ", found.smallest);
+  also("compared on ", found.compared +
+                           "\n  this says which operator, not that the kernel is right: attest check "
+                           "--battery does");
+  for (std::size_t i = 0; i < std::min(most, found.candidates.size()); ++i) {
+    const Candidate& c = found.candidates[i];
+    const char* fit = c.fit == Fit::within ? "within bound  "
+                      : c.fit == Fit::open ? "no bound      "
+                                           : "              ";
+    std::cout << fmt::format("  L2 {:.2e}  {}{}{}\n", c.error, fit, c.name,
+                             c.same_as.empty() ? "" : ", here the same as " + c.same_as);
+  }
+}
+
+int exit_code_of(const Identification& found) {
+  if (!found.as_declared || found.likeness == Likeness::resembles) return exit_failed;
+  return found.likeness == Likeness::computes ? exit_passed : exit_undecided;
 }
 
 int run(const Arguments& arguments) {
   const auto kernels = find_kernels(arguments.kernel, "");
   if (kernels.empty()) throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel));
   nlohmann::json all = nlohmann::json::array();
-  bool as_declared = true;
+  int exit_code = exit_passed;
   for (const Kernel* kernel : kernels) {
-    const Identification found = identify(*kernel, arguments.seed);
-    as_declared &= print(*kernel, found, arguments.most);
+    const Identification found = identify(*kernel, arguments.request);
+    print(*kernel, found, arguments.most);
+    if (exit_code != exit_failed && exit_code_of(found) != exit_passed) exit_code = exit_code_of(found);
     all.push_back(document(*kernel, found));
   }
   if (!arguments.json.empty())
     write_file_atomically(arguments.json,
-                          nlohmann::json{{"schema", "attest.identify/1"}, {"kernels", all}}.dump(1) + "\n");
-  return as_declared ? exit_passed : exit_failed;
+                          nlohmann::json{{"schema", "attest.identify/2"}, {"kernels", all}}.dump(1) + "\n");
+  return exit_code;
 }
 
 }  // namespace
@@ -78,13 +140,21 @@ void add_identify(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names; all by default, behind a door its own");
+  command->add_option(
+      "--shape", arguments->request.shape,
+      "what is drawn, as in attest check: T=300,d=16,dv=16,H=2,B=2,gates=uniform; by default small, "
+      "with T above twice the chunk that the kernel declares (130 at least)");
   command->add_option("--most", arguments->most, "candidates shown for each kernel")->capture_default_str();
   command->add_option("--json", arguments->json, "all candidates, to this file");
-  command->add_option("--seed", arguments->seed, "of the problem that is drawn")->capture_default_str();
+  command->add_option("--seed", arguments->request.seed, "of the first of three inputs that are drawn")
+      ->capture_default_str();
   const auto doors = add_door_options(*command);
-  command->footer(std::string(exit_codes) +
-                  "Here 0: every kernel computes what it declares; 1: one does not, or nothing matches.\n"
-                  "Example: attest identify --kernel 'cpu.hla2.printed.*.fp32'");
+  command->footer(
+      std::string(exit_codes) +
+      "Here 0: every kernel computes what it declares; 1: one does not, or nothing fits within its bound; "
+      "3: most likely so,\nbut the bound of the contract has no power. It says which operator a kernel "
+      "computes on three small inputs, not\nthat it is right: attest check --battery does that.\n"
+      "Example: attest identify --kernel 'cpu.hla2.printed.*.fp32'");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);
     exit_code = run(*arguments);
