@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "reference/tensor/atomic_file.hpp"
+#include "reports/merge.hpp"
 #include "reports/record_file.hpp"
 
 namespace attest {
@@ -16,10 +17,11 @@ struct Arguments {
 };
 
 int compare(const Arguments& arguments) {
-  refuse_same_file("--json", arguments.json, "BEFORE", arguments.before);
-  refuse_same_file("--json", arguments.json, "AFTER", arguments.after);
-  const Records before = read_records(arguments.before, Incomplete::accept);
-  const Records after = read_records(arguments.after, Incomplete::accept);
+  const auto earlier = records_at(arguments.before), later = records_at(arguments.after);
+  refuse_same_file("--json", arguments.json, "BEFORE", earlier.string());
+  refuse_same_file("--json", arguments.json, "AFTER", later.string());
+  const Records before = read_records(earlier, Incomplete::accept);
+  const Records after = read_records(later, Incomplete::accept);
   const Comparison comparison = compare_records(before, after);
   if (!arguments.json.empty()) write_file_atomically(arguments.json, comparison_json(comparison));
   std::cout << render_comparison(comparison);
@@ -33,8 +35,13 @@ void add_compare(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("compare", "two runs, case by case: verdicts, accuracy, new and vanished cases");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("BEFORE", arguments->before, "records.jsonl of the earlier run")->required();
-  command->add_option("AFTER", arguments->after, "records.jsonl of the later run")->required();
+  command
+      ->add_option("BEFORE", arguments->before,
+                   "records.jsonl of the earlier run, or the folder that holds it")
+      ->required();
+  command
+      ->add_option("AFTER", arguments->after, "records.jsonl of the later run, or the folder that holds it")
+      ->required();
   add_path(command, "--json", arguments->json, "also write the changes to this file");
   command->footer(
       std::string(exit_codes) +
@@ -44,7 +51,7 @@ void add_compare(CLI::App& app, int& exit_code) {
       "case that fails, or\n"
       "a later run that did not finish. 1 goes before 77, which is left to runs without a common case and "
       "without a regression:\na case that vanished is a regression, so that 77 means that BEFORE is empty.\n"
-      "Example: attest compare before/records.jsonl after/records.jsonl");
+      "Example: attest compare before after");
   command->callback([arguments, &exit_code] { exit_code = compare(*arguments); });
 }
 

@@ -38,13 +38,15 @@ struct Arguments {
 };
 
 void report(const Arguments& arguments) {
+  std::vector<std::filesystem::path> records;
+  for (const std::string& path : arguments.records) records.push_back(records_at(path));
   std::optional<AtomicFile> file;
   if (!arguments.output.empty()) {
-    for (const std::string& path : arguments.records)
-      refuse_same_file("--output", arguments.output, "the records", path);
+    for (const auto& path : records)
+      refuse_same_file("--output", arguments.output, "the records", path.string());
     file.emplace(arguments.output);
   }
-  const MergedRecords merged = read_merged({arguments.records.begin(), arguments.records.end()});
+  const MergedRecords merged = read_merged(records);
   if (!merged.records.complete) note("a run did not finish: the report says so");
   for (std::size_t i = 0; i < std::size(renderings); ++i) {
     if (!arguments.chosen[i]) continue;
@@ -62,7 +64,9 @@ void add_report(CLI::App& app, int&) {
   auto* command = app.add_subcommand("report", "records as a page, Markdown, JUnit, CSV or SARIF");
   auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("RECORDS", arguments->records, "files records.jsonl of attest check; several are merged")
+      ->add_option(
+          "RECORDS", arguments->records,
+          "files records.jsonl of attest check, or the folders that its --output made; several are merged")
       ->required();
   auto* form = command->add_option_group("form", "exactly one of");
   for (std::size_t i = 0; i < std::size(renderings); ++i)
@@ -71,7 +75,7 @@ void add_report(CLI::App& app, int&) {
   add_path(command, "--output", arguments->output, "the file to write; standard output by default");
   command->footer(std::string(exit_codes) +
                   "A report that could be made exits with 0, whatever it says.\n"
-                  "Example: attest report /tmp/report/records.jsonl --junit --output junit.xml");
+                  "Example: attest report /tmp/report --junit --output junit.xml");
   command->callback([arguments] { report(*arguments); });
 }
 

@@ -14,11 +14,13 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t most_curves = 8;  // in one figure; more cannot be told apart
-constexpr std::size_t most_rows = 14;   // in one bar figure
+constexpr std::size_t most_curves = 8;   // in one figure; more cannot be told apart
+constexpr std::size_t most_rows = 14;    // in one bar figure
+constexpr std::size_t most_steps = 200;  // of one curve of a distribution
 constexpr std::size_t curve_groups =
     64;  // stretches of the axis of positions in a figure with several curves
 constexpr int width = 480;
+constexpr int right_margin = 20;  // half a label of the axis
 
 // Okabe and Ito's colours, which colour-blind readers can tell apart; the points differ as well.
 constexpr std::array<const char*, 8> colours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -27,6 +29,17 @@ constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
 
 const char* colour(std::size_t i) { return colours[i % colours.size()]; }
 int point(std::size_t i) { return points[i % points.size()]; }
+
+// 0.01, 1, 100, 10⁻⁷: short, so that many labels fit on an axis.
+std::string power_of_ten(int exponent) {
+  if (exponent >= -2 && exponent <= 3)
+    return fmt::format("{:.{}f}", std::pow(10.0, exponent), std::max(0, -exponent));
+  constexpr std::array<const char*, 10> raised = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string text = exponent < 0 ? "10⁻" : "10";
+  for (const char digit : std::to_string(std::abs(exponent)))
+    text += raised.at(static_cast<std::size_t>(digit - '0'));
+  return text;
+}
 
 // A logarithmic axis: numbers are drawn at their decimal logarithm on a linear axis with labels of our own, because
 // gnuplot counts the ticks of its logarithmic axes one by one (minutes for 300 decades). Zero (exact) lies on the lower
@@ -50,15 +63,9 @@ class LogAxis {
     if (!(value > 0) || std::isinf(value)) return high();
     return std::log10(value);
   }
-  std::string range(const char* axis) const {
-    // At most six labels, so that they never run into one another.
-    const int from = static_cast<int>(low()), to = static_cast<int>(high()),
-              step = std::max(1, (to - from + 4) / 5);
-    std::string labels;
-    for (int decade = from; decade <= to; decade += step)
-      labels += fmt::format("{}'1e{:+03}' {}", labels.empty() ? "" : ", ", decade, decade);
-    return fmt::format("set {0}range [{1}:{2}]\nset {0}tics ({3})\n", axis, from, to, labels);
-  }
+  // A horizontal axis whose names of rows leave `pixels` of the drawing's width, and a vertical one of `pixels` height.
+  std::string across(double pixels) const { return range("x", pixels / 56); }
+  std::string up(double pixels) const { return range("y", pixels / 26); }
   std::string remark() const {
     std::string text;
     if (exact_) text += " Zeros (exact results) lie on the lower end of the axis.";
@@ -68,6 +75,19 @@ class LogAxis {
 
  private:
   bool empty() const { return least_ > most_; }
+  // Labels every 1, 2, 5, 10, ... decades: the smallest step of which no more than `room` fit, so that they never touch.
+  std::string range(const char* axis, double room) const {
+    const int from = static_cast<int>(low()), to = static_cast<int>(high());
+    int step = 1;
+    for (int k = 0; (to - from) / step + 1 > room && step < to - from; ++k)
+      step = k % 3 == 1 ? step / 2 * 5 : 2 * step;
+    std::string labels;
+    for (int decade = from; decade <= to; ++decade)
+      if (decade % step == 0)
+        labels += fmt::format("{}'{}' {}", labels.empty() ? "" : ", ", power_of_ten(decade), decade);
+    if (labels.empty()) labels = fmt::format("'{}' {}", power_of_ten(from), from);
+    return fmt::format("set {0}range [{1}:{2}]\nset {0}tics ({3})\n", axis, from, to, labels);
+  }
   double least_ = std::numeric_limits<double>::infinity(), most_ = -std::numeric_limits<double>::infinity();
   bool exact_ = false, not_finite_ = false;
 };
@@ -95,11 +115,20 @@ std::string left_out(std::size_t drawn, std::size_t of) {
   return drawn < of ? fmt::format(" Drawn: the worst {} of {} kernels.", drawn, of) : "";
 }
 
+// What the short names in a figure lack.
+std::string shortened(std::span<const KernelSummary> kernels, const std::vector<std::string>& names) {
+  const std::string& whole = kernels.front().kernel->name;
+  const std::string common = whole.substr(0, whole.size() - names.front().size());
+  return common.empty() ? "" : fmt::format(" Names lack their common beginning, {}", common);
+}
+
 std::size_t count_if_drawable(std::span<const KernelSummary> kernels, auto&& drawable) {
   return static_cast<std::size_t>(std::count_if(kernels.begin(), kernels.end(), drawable));
 }
 
 constexpr const char* bound_colour = "#b00020";
+constexpr const char* bound_across =
+    "set arrow from 0, graph 0 to 0, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n";
 
 // A drawing in the making: series, and a key below them that gives every entry its own line (gnuplot's own
 // key drops entries where the drawing is low).
@@ -117,19 +146,23 @@ class Plot {
     command(fmt::format("0 with lines linecolor '{}' linewidth 1.5 dashtype 2", bound_colour));
     keys_.push_back({"the bound", bound_colour, 0});
   }
+  // In the key alone, where the bound is a vertical line (bound_across).
+  void add_bound_in_key() { keys_.push_back({"the bound", bound_colour, 0}); }
   bool empty() const { return commands_.empty(); }
 
   // The whole script: `height` pixels of drawing, the settings that are this figure's own, the key below.
   std::string script(int height, const std::string& settings) const {
     const int below = 66 + key_line * static_cast<int>(keys_.size()), whole = height + below + 8;
     return fmt::format(
-               "set terminal svg size {},{} dynamic noenhanced font 'sans-serif,13' background '#ffffff'\n"
+               "set terminal svg size {},{} dynamic noenhanced font 'sans-serif,13'\n"
                "set encoding utf8\n"
                "set border 3 linecolor '#555555'\n"
                "set tics nomirror out scale 0.5 textcolor '#222222'\n"
                "set grid linecolor '#dddddd' linewidth 0.7\n"
-               "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\nset rmargin 3\nunset key\n",
-               width, whole, 1 - 8.0 / whole, static_cast<double>(below) / whole) +
+               "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\nset rmargin at screen "
+               "{:.5f}\nunset key\n",
+               width, whole, 1 - 8.0 / whole, static_cast<double>(below) / whole,
+               1 - static_cast<double>(right_margin) / width) +
            key(whole) + settings + data_ + commands_ + "\n";
   }
 
@@ -264,16 +297,15 @@ std::vector<Figure> position_figure(std::span<const KernelSummary> kernels,
                        "of the sequence. "
                        "A level curve below the dashed line is healthy; a curve that climbs accumulates "
                        "error, steps at regular "
-                       "distances point at chunk borders, and anything above the line is a failure.{}{}",
+                       "distances point at chunk borders, and anything above the line is a failure.{}{}{}",
                        curve_groups, left_out(chosen.size(), count_if_drawable(kernels, has_curve)),
-                       axis.remark()),
+                       axis.remark(), shortened(kernels, names)),
            plot.script(
-               220, axis.range("y") +
+               220, axis.up(220) +
                         "set autoscale xfix\nset xlabel 'position (token)'\nset ylabel 'error / bound'\n")}};
 }
 
-std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels,
-                                    const std::vector<std::string>& names) {
+std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels) {
   const auto chosen = shortlist(kernels, 1, has_curve);
   if (chosen.empty()) return {};
   const Curve curve = curve_of(kernels[chosen[0]], curve_limit);
@@ -297,9 +329,9 @@ std::vector<Figure> absolute_figure(std::span<const KernelSummary> kernels,
            "The worst kernel of this operator, {} (tensor {}): at each position the element with the largest "
            "error/bound, its error as a point and its bound as a line. The distance between them is the "
            "margin.{}",
-           names[chosen[0]], curve.tensor, axis.remark()),
+           kernels[chosen[0]].kernel->name, curve.tensor, axis.remark()),
        plot.script(220,
-                   axis.range("y") +
+                   axis.up(220) +
                        "set autoscale xfix\nset xlabel 'position (token)'\nset ylabel 'absolute size'\n")}};
 }
 
@@ -322,16 +354,16 @@ std::vector<Figure> tokens_figure(std::span<const KernelSummary> kernels,
                          colour(slot), point(slot)),
              names[kernel], colour(slot), point(slot));
   }
-  return {
-      {"Error/bound against T",
-       fmt::format("Largest error/bound of each case against its number of tokens. A level line says "
-                   "that the bound grows as the "
-                   "error does; a rising line will cross the bound at some length.{}{}",
-                   left_out(chosen.size(), count_if_drawable(kernels, has_several_lengths)), axis.remark()),
-       plot.script(220,
-                   axis.range("y") +
-                       "set logscale x 2\nset format x '%.0f'\nset offsets graph 0.03, graph 0.03, 0, 0\n" +
-                       "set xlabel 'tokens T'\nset ylabel 'error / bound'\n")}};
+  return {{"Error/bound against T",
+           fmt::format("Largest error/bound of each case against its number of tokens. A level line says "
+                       "that the bound grows as the "
+                       "error does; a rising line will cross the bound at some length.{}{}{}",
+                       left_out(chosen.size(), count_if_drawable(kernels, has_several_lengths)),
+                       axis.remark(), shortened(kernels, names)),
+           plot.script(
+               220, axis.up(220) +
+                        "set logscale x 2\nset format x '%.0f'\nset offsets graph 0.03, graph 0.03, 0, 0\n" +
+                        "set xlabel 'tokens T'\nset ylabel 'error / bound'\n")}};
 }
 
 // Forms side by side.
@@ -364,15 +396,32 @@ const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_li
   return nullptr;
 }
 
+constexpr std::size_t longest_row_name = 34;
+constexpr double symbol_width = 7.6;  // of the font of the figures, rather too wide than too narrow
+
+std::size_t symbols(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// Where the drawing begins beside the names of its rows, and the width that these leave to it.
+double names_width(const std::vector<std::string>& rows) {
+  std::size_t longest = 0;
+  for (const auto& row : rows) longest = std::max(longest, std::min(symbols(row), longest_row_name + 1));
+  return 14 + symbol_width * static_cast<double>(longest);
+}
+double beside(const std::vector<std::string>& rows) { return width - names_width(rows) - right_margin; }
+
 // Rows of a figure from the top down, with their names on the axis.
 std::string row_names(const std::vector<std::string>& rows) {
   std::string tics;
   for (std::size_t r = 0; r < rows.size(); ++r)
-    tics += fmt::format("{}{} {}", r ? ", " : "", gnuplot_text(rows[r], 36), rows.size() - r);
+    tics += fmt::format("{}{} {}", r ? ", " : "", gnuplot_text(rows[r], longest_row_name), rows.size() - r);
   return fmt::format(
-      "set ytics ({}) scale 0\nset yrange [0.4:{}]\nunset grid\nset grid xtics linecolor '#dddddd' linewidth "
-      "0.7\n",
-      tics, static_cast<double>(rows.size()) + 0.6);
+      "set lmargin at screen {:.5f}\nset ytics ({}) scale 0\nset yrange [0.4:{}]\nunset grid\nset grid xtics "
+      "linecolor "
+      "'#dddddd' linewidth 0.7\n",
+      names_width(rows) / width, tics, static_cast<double>(rows.size()) + 0.6);
 }
 
 std::vector<std::string> distinct(const std::vector<std::string>& all) {
@@ -458,13 +507,11 @@ Figure forms_figure(const FormsTable& table, const Quantiles Figures::*quantity,
   if (!plain_rows.empty())
     plot.add(plain_rows, "using 1:2 with points linecolor '#222222' pointtype 2 pointsize 0.7",
              "plain low-precision evaluation, max", "#222222", 2);
-  const std::string bound =
-      with_bound
-          ? "set arrow from 0, graph 0 to 0, graph 1 nohead linecolor '#b00020' linewidth 1.5 dashtype 2\n"
-          : "";
+  const std::string bound = with_bound ? bound_across : "";
   const int rows = static_cast<int>(table.forms.size());
   return {title, caption + axis.remark(),
-          plot.script(10 + rows * std::max(26, 13 * crowd), axis.range("x") + row_names(table.forms) + bound +
+          plot.script(10 + rows * std::max(26, 13 * crowd), axis.across(beside(table.forms)) +
+                                                                row_names(table.forms) + bound +
                                                                 fmt::format("set xlabel '{}'\n", unit))};
 }
 
@@ -553,7 +600,7 @@ std::vector<Figure> stages_figure(std::span<const KernelSummary> kernels,
            "Which rounding the bound is made of: the share of each stage, largest stages first. The widest "
            "part is where more precision would "
            "pay." +
-               left_out(chosen.size(), count_if_drawable(kernels, has_stages)),
+               left_out(chosen.size(), count_if_drawable(kernels, has_stages)) + shortened(kernels, names),
            plot.script(10 + 26 * static_cast<int>(chosen.size()),
                        row_names(rows) + "set xrange [0:" + fmt::format("{:.6g}", 100 * widest) +
                            "]\nset xlabel 'share of the bound (%)'\n")}};
@@ -617,7 +664,7 @@ std::vector<Figure> operator_figures(std::span<const KernelSummary> kernels) {
   take(forms_figures(kernels));
   take(position_figure(kernels, names));
   take(tokens_figure(kernels, names));
-  take(absolute_figure(kernels, names));
+  take(absolute_figure(kernels));
   take(stages_figure(kernels, names));
   return figures;
 }
@@ -663,10 +710,9 @@ Figure glance_figure(const std::vector<std::span<const KernelSummary>>& groups) 
           "line is the bound: marks far to its left "
           "are better than promised, marks beyond it have broken their promise." +
               axis.remark(),
-          plot.script(10 + 26 * static_cast<int>(groups.size()),
-                      axis.range("x") + row_names(titles) +
-                          "set arrow from 0, graph 0 to 0, graph 1 nohead linecolor '#b00020' linewidth 1.5 "
-                          "dashtype 2\nset xlabel 'error / bound'\n")};
+          plot.script(10 + 26 * static_cast<int>(groups.size()), axis.across(beside(titles)) +
+                                                                     row_names(titles) + bound_across +
+                                                                     "set xlabel 'error / bound'\n")};
 }
 
 std::vector<Figure> magnitude_figure(const std::vector<std::span<const KernelSummary>>& groups) {
@@ -698,7 +744,54 @@ std::vector<Figure> magnitude_figure(const std::vector<std::span<const KernelSum
        "much too wide." +
            axis.remark(),
        plot.script(10 + 26 * static_cast<int>(rows.size()),
-                   axis.range("x") + row_names(labels) + "set xlabel 'M / |o|'\n")}};
+                   axis.across(beside(labels)) + row_names(labels) + "set xlabel 'M / |o|'\n")}};
+}
+
+// How error/bound is distributed over the cases: for each size the share of the cases that stay below it.
+std::vector<Figure> distribution_figure(const std::vector<std::span<const KernelSummary>>& groups) {
+  struct Line {
+    double Quantiles::*quantile;
+    const char *label, *colour;
+    int point;
+  };
+  constexpr Line lines[] = {{&Quantiles::p50, "median of the elements of a case", "#009e73", 7},
+                            {&Quantiles::p99, "99th percentile of the elements", "#0072b2", 5},
+                            {&Quantiles::max, "largest of the elements", "#d55e00", 9}};
+  std::vector<const Quantiles*> ratios;
+  for (const auto& group : groups)
+    for (const auto& kernel : group)
+      for (const auto* record : kernel.cases)
+        if (const auto* tensor = worst_tensor(*record)) ratios.push_back(&tensor->second.ratio);
+  if (ratios.size() < 2) return {};
+  LogAxis axis;
+  axis.see(1);
+  for (const auto* ratio : ratios)
+    for (const double value : {ratio->p50, ratio->p99, ratio->max}) axis.see(value);
+  Plot plot;
+  plot.add_bound_in_key();
+  for (const auto& line : lines) {
+    std::vector<double> values;
+    for (const auto* ratio : ratios) values.push_back(ratio->*line.quantile);
+    std::sort(values.begin(), values.end(), [](double a, double b) { return worse_number(b, a); });
+    const std::size_t step = 1 + values.size() / most_steps;
+    std::string rows;
+    for (std::size_t i = 0; i < values.size(); i += step)
+      rows += fmt::format("{:.6g} {:.6g}\n", axis.place(values[i]),
+                          100.0 * static_cast<double>(i) / static_cast<double>(values.size()));
+    rows += fmt::format("{:.6g} 100\n", axis.place(values.back()));
+    plot.add(rows, fmt::format("using 1:2 with lines linecolor '{}' linewidth 1.8", line.colour), line.label,
+             line.colour, line.point);
+  }
+  return {{"Distribution of error/bound over the cases",
+           fmt::format("For each size of error/bound the share of the {} cases with a bound that stay below "
+                       "it. The distance "
+                       "between the curve of the largest elements and the dashed line is the margin of the "
+                       "run; what lies "
+                       "right of the line has broken its bound.{}",
+                       ratios.size(), axis.remark()),
+           plot.script(
+               220, axis.across(width - 90) + bound_across +
+                        "set yrange [0:100]\nset xlabel 'error / bound'\nset ylabel 'cases below (%)'\n")}};
 }
 
 }  // namespace
@@ -706,6 +799,7 @@ std::vector<Figure> magnitude_figure(const std::vector<std::span<const KernelSum
 std::vector<Figure> run_figures(const std::vector<std::span<const KernelSummary>>& groups) {
   std::vector<Figure> figures;
   if (auto glance = glance_figure(groups); !glance.script.empty()) figures.push_back(std::move(glance));
+  for (auto& figure : distribution_figure(groups)) figures.push_back(std::move(figure));
   for (auto& figure : magnitude_figure(groups)) figures.push_back(std::move(figure));
   return figures;
 }

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/escape.hpp"
 #include "reports/figures.hpp"
+#include "reports/first_screen.hpp"
 #include "reports/gnuplot.hpp"
-#include "reports/hex_float.hpp"
-#include "reports/html_style.hpp"
+#include "reports/heat_map.hpp"
+#include "reports/html_parts.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
+#include "reports/theme.hpp"
 
 namespace attest {
 namespace {
@@ -23,34 +26,6 @@ constexpr std::size_t most_elements = 24;             // worst elements in the p
 constexpr std::size_t most_elements_of_a_kernel = 3;  // so that one broken kernel does not hide the others
 constexpr Verdict all_verdicts[] = {Verdict::fail, Verdict::suspect, Verdict::undecided, Verdict::pass,
                                     Verdict::not_run};
-
-const char* mark(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::pass:
-      return "✓";
-    case Verdict::suspect:
-      return "!";
-    case Verdict::fail:
-      return "✕";
-    case Verdict::undecided:
-      return "?";
-    case Verdict::not_run:
-      return "–";
-  }
-  return "";
-}
-
-std::string badge(Verdict verdict) {
-  return fmt::format("<span class=\"badge v-{}\">{} {}</span>", to_string(verdict), mark(verdict),
-                     verdict_words(verdict));
-}
-
-std::string code(const std::string& text) { return fmt::format("<code>{}</code>", html_text(text)); }
-
-std::string replay_line(const std::string& line) {
-  if (line.empty()) return "";
-  return fmt::format("<div class=\"replay\">{}<button type=\"button\">Copy</button></div>\n", code(line));
-}
 
 // Head.
 
@@ -103,19 +78,44 @@ std::vector<std::span<const KernelSummary>> groups_of(const std::vector<KernelSu
   return groups;
 }
 
-std::string head(const Records& records, const std::vector<std::span<const KernelSummary>>& groups,
-                 const std::string& title) {
+// What the tiles count.
+std::string counts_note(const Records& records) {
+  const auto& cases = records.cases;
+  if (cases.empty()) return "";
+  const auto battery = std::count_if(cases.begin(), cases.end(), of_the_battery);
+  if (battery == 0)
+    return fmt::format("Counts are cases: one kernel on one input. {} in all.", records.end.cases);
+  std::size_t checks = 0;
+  for (const auto& record : cases) checks += of_the_battery(record) ? record.checks.size() : 0;
+  if (battery == static_cast<std::ptrdiff_t>(cases.size()))
+    return fmt::format(
+        "Counts are kernels, each by its worst check: {} in all, {} checks of the battery on inputs of their "
+        "own.",
+        cases.size(), checks);
+  return fmt::format(
+      "Counts are cases, one kernel on one input, and {} kernels in the battery, {} checks on inputs of "
+      "their own. "
+      "{} in all.",
+      battery, checks, cases.size());
+}
+
+std::string head(const Records& records, const std::vector<KernelSummary>& kernels,
+                 const std::vector<std::span<const KernelSummary>>& groups, const std::string& title) {
   std::string html = fmt::format("<header>\n<h1>{}</h1>\n<p class=\"headline\">{}</p>\n", html_text(title),
-                                 headline(records));
+                                 headline(records, kernels));
   if (!records.complete)
     html +=
         "<p class=\"card warning\"><b>Incomplete.</b> The records end without their last line: the run did "
         "not finish, and cases "
         "after the last one shown are missing.</p>\n";
   html += tiles(records.end);
-  html += fmt::format("<p class=\"soft\">Counts are cases: one kernel on one input. {} in all.</p>\n",
-                      records.end.cases);
-  html += run_facts(records.run, records.end);
+  if (const auto note = counts_note(records); !note.empty())
+    html += fmt::format("<p class=\"soft counts\">{}</p>\n", note);
+  html += first_screen(records, kernels);
+  html += fmt::format(
+      "<details class=\"made\"><summary>How this was made: command, commit, compiler, libraries</summary>\n{}"
+      "</details>\n",
+      run_facts(records.run, records.end));
   html += "<nav aria-label=\"Sections\">";
   if (!groups.empty()) html += "<a href=\"#operators\">Operators</a>";
   for (std::size_t g = 0; g < groups.size(); ++g)
@@ -128,29 +128,17 @@ std::string head(const Records& records, const std::vector<std::span<const Kerne
 
 // What went wrong.
 
-std::string located(const Locate& l) {
-  std::string text;
-  const auto part = [&](const char* name, const std::string& value) {
-    if (!value.empty()) text += fmt::format("{}{} {}", text.empty() ? "" : " · ", name, html_text(value));
-  };
-  part("tokens", l.tokens);
-  part("position in chunk", l.chunk_position);
-  part("heads", l.heads);
-  part("levels", l.levels);
-  part("columns", l.columns);
-  return text.empty() ? "" : fmt::format("<p class=\"soft\">Where: {}</p>\n", text);
-}
-
-std::string check_item(const Check& check, const std::string& replay_of_case) {
+std::string check_item(const Check& check, const CaseRecord& record) {
   std::string html = fmt::format("<li>{} <b>{}</b> ({})", badge(check.verdict), html_text(check.name),
                                  to_string(check.rule));
   if (check.compared) html += fmt::format(": {} of {} violated", check.violations, check.compared);
-  if (!check.reason.empty()) html += fmt::format(". {}", html_text(check.reason));
+  if (!check.reason.empty() && record.reason.find(check.reason) == std::string::npos)
+    html += fmt::format(". {}", html_text(check.reason));
   if (check.worst)
     html += fmt::format("<br/><span class=\"soft\">worst {}: expected {}, got {}, error/bound {}</span>",
-                        code(index_text(*check.worst)), code(to_hex_float(check.worst->expected)),
-                        code(to_hex_float(check.worst->got)), digits(check.worst->ratio));
-  return html + (check.replay == replay_of_case ? "" : replay_line(check.replay)) + "</li>\n";
+                        code(index_text(*check.worst)), number_with_bits(check.worst->expected),
+                        number_with_bits(check.worst->got), digits(check.worst->ratio));
+  return html + (check.replay == replay_of(record) ? "" : replay_line(check.replay)) + "</li>\n";
 }
 
 std::string problem(const KernelSummary& kernel) {
@@ -161,14 +149,15 @@ std::string problem(const KernelSummary& kernel) {
   std::string html = fmt::format(
       "<article class=\"card problem\">\n<div class=\"head\">{} <h3>{}</h3> <span "
       "class=\"soft\">{}</span></div>\n",
-      badge(record.verdict), code(kernel.kernel->name),
+      badge(record.verdict), name_code(kernel.kernel->name),
       html_text(operator_title(*kernel.kernel) + ", " + kernel.kernel->form));
   if (!record.reason.empty()) html += fmt::format("<p>{}</p>\n", html_text(record.reason));
-  if (record.locate) html += located(*record.locate);
+  if (const auto where = record.locate ? where_words(*record.locate) : ""; !where.empty())
+    html += fmt::format("<p class=\"soft\">Where: {}</p>\n", where);
   std::string checks;
   for (const auto& check : record.checks)
     if (check.verdict != Verdict::pass && check.verdict != Verdict::not_run)
-      checks += check_item(check, replay_of(record));
+      checks += check_item(check, record);
   if (!checks.empty()) html += fmt::format("<ul>\n{}</ul>\n", checks);
   html += replay_line(replay_of(record));
   if (others > 0)
@@ -208,11 +197,13 @@ std::string problems(const Records& records, const std::vector<KernelSummary>& k
     else if (severity(kernel.verdict) > severity(Verdict::undecided))
       wrong.push_back(&kernel);
   if (wrong.empty() && undecided.empty()) return "";
-  std::stable_sort(wrong.begin(), wrong.end(),
-                   [](auto* a, auto* b) { return severity(a->verdict) > severity(b->verdict); });
+  for (auto* list : {&wrong, &undecided})
+    std::stable_sort(list->begin(), list->end(), [](auto* a, auto* b) { return worse_kernel(*a, *b); });
   std::string html =
       "<section id=\"problems\">\n<h2>What did not pass</h2>\n<p class=\"soft\">One case of each kernel, the "
-      "worst first; the line at the bottom of a card repeats it.</p>\n" +
+      "worst first; the line at the bottom of a card repeats it. The element <code>o[b,t,h,c]</code> is that "
+      "of batch b, "
+      "token t, head h and column c, each from 0.</p>\n" +
       why_undecided(records) + cards(wrong);
   if (!undecided.empty())
     html += fmt::format(
@@ -224,57 +215,97 @@ std::string problems(const Records& records, const std::vector<KernelSummary>& k
 
 // Tables.
 
-std::string number_cell(const char* label, double value, bool over = false) {
-  return fmt::format("<td class=\"n{}\" data-label=\"{}\">{}</td>", over ? " over" : "", label,
-                     digits(value));
+// The columns of a table of measures, which are the labels of its cells on a narrow screen (measures_style).
+struct Column {
+  const char *group, *head, *label;
+};
+constexpr Column columns[] = {{"", "", ""},
+                              {"", "Verdict", ""},
+                              {"error / bound", "p50", "error/bound p50"},
+                              {"error / bound", "p99", "error/bound p99"},
+                              {"error / bound", "max", "error/bound max"},
+                              {"ulps", "p50", "ulps p50"},
+                              {"ulps", "p99", "ulps p99"},
+                              {"ulps", "max", "ulps max"},
+                              {"relative", "L2", "relative L2"},
+                              {"plain", "ulps max", "plain: ulps max"},
+                              {"", "Power", "power"},
+                              {"", "Time, oracle", "time, oracle"}};
+
+std::string measures_style() {
+  std::string css = "@media (max-width: 760px) {\n";
+  for (std::size_t c = 2; c < std::size(columns); ++c)
+    css +=
+        fmt::format(".measures td:nth-child({})::before {{ content: \"{}\"; }}\n", c + 1, columns[c].label);
+  constexpr const char* of_the_overview[] = {
+      "kernels", "largest error/bound", "ulps p50", "ulps p99", "ulps max", "by kernel"};
+  for (std::size_t c = 0; c < std::size(of_the_overview); ++c)
+    css +=
+        fmt::format(".overview td:nth-child({})::before {{ content: \"{}\"; }}\n", c + 3, of_the_overview[c]);
+  return css + "}\n";
 }
 
-std::string empty_cells(std::initializer_list<const char*> labels) {
+std::string measures_head(const char* first) {
+  std::string groups, heads;
+  for (std::size_t c = 0, last; c < std::size(columns); c = last) {
+    for (last = c + 1; last < std::size(columns) && *columns[c].group &&
+                       columns[last].group == std::string(columns[c].group);)
+      ++last;
+    groups += last - c > 1
+                  ? fmt::format("<th class=\"group\" colspan=\"{}\">{}</th>", last - c, columns[c].group)
+                  : fmt::format("<th class=\"n\">{}</th>", columns[c].group);
+  }
+  for (std::size_t c = 0; c < std::size(columns); ++c)
+    heads += fmt::format("<th{}>{}</th>", c < 2 ? "" : " class=\"n\"", c == 0 ? first : columns[c].head);
+  return fmt::format("<thead>\n<tr>{}</tr>\n<tr>{}</tr>\n</thead>\n", groups, heads);
+}
+
+std::string number_cell(double value, bool over = false) {
+  return fmt::format("<td class=\"n{}\">{}</td>", over ? " over" : "", digits(value));
+}
+
+std::string empty_cells(int n) {
   std::string html;
-  for (const char* label : labels) html += fmt::format("<td class=\"n\" data-label=\"{}\">–</td>", label);
+  for (; n > 0; --n) html += "<td class=\"n\">–</td>";
   return html;
+}
+
+std::string three_cells(const Quantiles& q, bool against_bound) {
+  const auto over = [&](double r) { return against_bound && !(r <= 1); };
+  return number_cell(q.p50, over(q.p50)) + number_cell(q.p99, over(q.p99)) + number_cell(q.max, over(q.max));
+}
+
+std::string power_cell(const TensorError& error) {
+  if (!error.bounded) return "<td class=\"n over\">–<div class=\"sub\">no bound</div></td>";
+  const bool enough = error.power >= 0.5;
+  return fmt::format("<td class=\"n{}\">{}{}</td>", enough ? "" : " over", percent(error.power),
+                     enough ? "" : "<div class=\"sub\">no power</div>");
 }
 
 std::string figure_cells(const CaseRecord& record) {
   const auto* tensor = measured_tensor(record);
-  if (!tensor)
-    return empty_cells({"error/bound p50", "error/bound p99", "error/bound max", "ulps p50", "ulps p99",
-                        "ulps max", "relative L2", "plain: ulps max", "power"});
-  const Quantiles &ratio = tensor->second.ratio, &ulp = tensor->second.ulp;
-  const auto over = [](double r) { return !(r <= 1); };
-  std::string html = tensor->second.bounded
-                         ? number_cell("error/bound p50", ratio.p50, over(ratio.p50)) +
-                               number_cell("error/bound p99", ratio.p99, over(ratio.p99)) +
-                               number_cell("error/bound max", ratio.max, over(ratio.max))
-                         : empty_cells({"error/bound p50", "error/bound p99", "error/bound max"});
-  html +=
-      number_cell("ulps p50", ulp.p50) + number_cell("ulps p99", ulp.p99) + number_cell("ulps max", ulp.max);
-  html +=
-      tensor->second.norm ? number_cell("relative L2", *tensor->second.norm) : empty_cells({"relative L2"});
+  if (!tensor) return empty_cells(9);
+  const TensorError& error = tensor->second;
   const auto plain = record.plain.find(tensor->first);
-  html += plain == record.plain.end() ? empty_cells({"plain: ulps max"})
-                                      : number_cell("plain: ulps max", plain->second.ulp.max);
-  const double power = tensor->second.power;
-  if (!tensor->second.bounded)
-    return html + "<td class=\"n over\" data-label=\"power\">–<div class=\"sub\">no bound</div></td>";
-  return html + fmt::format("<td class=\"n{}\" data-label=\"power\">{}{}</td>", power >= 0.5 ? "" : " over",
-                            percent(power), power >= 0.5 ? "" : "<div class=\"sub\">no power</div>");
+  return (error.bounded ? three_cells(error.ratio, true) : empty_cells(3)) + three_cells(error.ulp, false) +
+         (error.norm ? number_cell(*error.norm) : empty_cells(1)) +
+         (plain == record.plain.end() ? empty_cells(1) : number_cell(plain->second.ulp.max)) +
+         power_cell(error);
 }
 
-std::string oracle_cell(const CaseRecord& record) {
-  if (!record.oracle) return "<td data-label=\"oracle\">–</td>";
-  const auto& oracle = *record.oracle;
-  return fmt::format(
-      "<td class=\"oracle\" data-label=\"oracle\">{}<div class=\"sub\">{}<span "
-      "class=\"whole\">{}</span></div></td>",
-      html_text(oracle.method), oracle.bits ? fmt::format("{} bits<br/>", oracle.bits) : "",
-      oracle.radius_over_bound ? "radius/bound " + digits(*oracle.radius_over_bound) : "no bound");
-}
-
-std::string time_cell(const CaseRecord& record) {
-  if (!record.time) return "<td class=\"n\" data-label=\"time\">–</td>";
-  return fmt::format("<td class=\"n\" data-label=\"time\">{}<div class=\"sub\">oracle {}</div></td>",
-                     duration(record.time->kernel_ns), duration(record.time->oracle_ns));
+std::string time_and_oracle_cell(const CaseRecord& record) {
+  std::string html;
+  if (record.time)
+    html = fmt::format("{}<div class=\"sub\">oracle {}</div>", duration(record.time->kernel_ns),
+                       duration(record.time->oracle_ns));
+  if (record.oracle) {
+    const auto& oracle = *record.oracle;
+    html += fmt::format(
+        "<div class=\"sub\">{}{}<br/>{}</div>", html_text(oracle.method),
+        oracle.bits ? fmt::format(", {} bits", oracle.bits) : "",
+        oracle.radius_over_bound ? "radius/bound " + digits(*oracle.radius_over_bound) : "no bound");
+  }
+  return fmt::format("<td class=\"n wide\">{}</td>", html.empty() ? "–" : html);
 }
 
 std::string tensor_note(const CaseRecord& record) {
@@ -284,46 +315,97 @@ std::string tensor_note(const CaseRecord& record) {
                      record.error.size());
 }
 
-std::string kernel_row(const KernelSummary& kernel) {
-  const KernelId& k = *kernel.kernel;
-  const CaseRecord& record = *kernel.measured;
-  std::string name = fmt::format(
-      "<b>{}</b><div class=\"sub\">{}</div><div class=\"sub mono\" title=\"{}\">{}</div>", code(k.name),
-      html_text(k.form), html_text(k.contract), html_text(contract_labels({k.contract}).front()));
-  if (kernel.cases.size() > 1)
-    name += fmt::format("<div class=\"sub\">figures: the longest of {} cases{}</div>", kernel.cases.size(),
-                        record.tokens ? fmt::format(", T = {}", *record.tokens) : "");
-  if (const std::string worse = worse_elsewhere(kernel); !worse.empty())
-    name += fmt::format("<div class=\"sub\">worse elsewhere: {}</div>", html_text(worse));
-  return fmt::format(
-      "<tr class=\"kernel\"><td class=\"wide name\">{}{}</td><td class=\"wide\">{}</td>{}{}{}</tr>\n", name,
-      tensor_note(record), badge(kernel.verdict), figure_cells(record), oracle_cell(record),
-      time_cell(record));
+// Which case the figures of a kernel are those of; "" where it has only one.
+std::string measured_note(const KernelSummary& kernel) {
+  if (kernel.cases.size() < 2) return "";
+  const auto tokens = kernel.measured->tokens;
+  return fmt::format("the longest of {} cases{}", kernel.cases.size(),
+                     tokens ? fmt::format(", T = {}", *tokens) : "");
 }
 
-constexpr const char* table_head =
-    "<thead>\n<tr><th></th><th></th><th class=\"group\" colspan=\"3\">error / bound</th><th class=\"group\" "
-    "colspan=\"3\">ulps</th>"
-    "<th class=\"n\">relative</th><th class=\"n\">plain</th><th></th><th></th><th></th></tr>\n"
-    "<tr><th>{}</th><th>Verdict</th><th class=\"n\">p50</th><th class=\"n\">p99</th><th "
-    "class=\"n\">max</th><th class=\"n\">p50</th>"
-    "<th class=\"n\">p99</th><th class=\"n\">max</th><th class=\"n\">L2</th><th class=\"n\">ulps max</th><th "
-    "class=\"n\">Power</th><th>Oracle</th>"
-    "<th class=\"n\">Time</th></tr>\n</thead>\n";
+// The note that most kernels share is said once, above their table.
+std::string common_note(std::span<const KernelSummary> group) {
+  std::map<std::string, std::size_t> uses;
+  for (const auto& kernel : group)
+    if (const auto note = measured_note(kernel); !note.empty()) ++uses[note];
+  const auto most =
+      std::max_element(uses.begin(), uses.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return most == uses.end() ? "" : most->first;
+}
+
+std::string kernel_row(const KernelSummary& kernel, const std::string& common) {
+  const KernelId& k = *kernel.kernel;
+  std::string name = fmt::format(
+      "<b>{}</b><div class=\"sub\">{}</div><div class=\"sub mono\" title=\"{}\">{}</div>", name_code(k.name),
+      html_text(k.form), html_text(k.contract), html_text(contract_labels({k.contract}).front()));
+  if (const auto note = measured_note(kernel); note != common)
+    name += fmt::format("<div class=\"sub\">figures: {}</div>", note.empty() ? "its only case" : note);
+  if (const std::string worse = worse_elsewhere(kernel); !worse.empty())
+    name += fmt::format("<div class=\"sub\">worse elsewhere: {}</div>", html_text(worse));
+  return fmt::format("<tr><td class=\"wide name\">{}{}</td><td class=\"wide\">{}</td>{}{}</tr>\n", name,
+                     tensor_note(*kernel.measured), badge(kernel.verdict), figure_cells(*kernel.measured),
+                     time_and_oracle_cell(*kernel.measured));
+}
 
 std::string kernel_table(std::span<const KernelSummary> group) {
-  std::string html = fmt::format("<div class=\"scroll kernels\"><table>\n{}<tbody>\n",
-                                 fmt::format(fmt::runtime(table_head), "Kernel"));
-  for (const auto& kernel : group) html += kernel_row(kernel);
+  const std::string common = common_note(group);
+  std::string html;
+  if (!common.empty())
+    html = fmt::format(
+        "<p class=\"soft\">Figures: of each kernel {}{}.</p>\n", common,
+        std::all_of(group.begin(), group.end(), [&](const auto& k) { return measured_note(k) == common; })
+            ? ""
+            : ", where a row says nothing else");
+  html += fmt::format("<div class=\"scroll kernels measures\"><table>\n{}<tbody>\n", measures_head("Kernel"));
+  for (const auto& kernel : group) html += kernel_row(kernel, common);
   return html + "</tbody></table></div>\n";
+}
+
+// Kernels by the checks of the battery.
+std::string check_matrix(std::span<const KernelSummary> group) {
+  std::vector<std::string> names;
+  for (const auto& kernel : group)
+    for (const auto& check : kernel.quoted->checks)
+      if (std::find(names.begin(), names.end(), check.name) == names.end()) names.push_back(check.name);
+  std::string html =
+      "<p class=\"soft\">Every check of the battery on inputs of its own. ✓ passes, ✕ fails, ! suspect, ? "
+      "undecided, – could "
+      "not run; the mouse shows why.</p>\n<div class=\"scroll "
+      "matrix\"><table>\n<thead><tr><th>Kernel</th><th>Verdict</th>";
+  for (const auto& name : names)
+    html += fmt::format("<th class=\"turned\"><span>{}</span></th>", html_text(name));
+  html += "</tr></thead>\n<tbody>\n";
+  for (const auto& kernel : group) {
+    html += fmt::format("<tr><td>{}</td><td>{}</td>", name_code(kernel.kernel->name), badge(kernel.verdict));
+    for (const auto& name : names) {
+      const auto& checks = kernel.quoted->checks;
+      const auto check =
+          std::find_if(checks.begin(), checks.end(), [&](const auto& c) { return c.name == name; });
+      html += check == checks.end()
+                  ? "<td class=\"m\"></td>"
+                  : fmt::format(
+                        "<td class=\"m\"{}><span class=\"dot v-{}\">{}</span></td>",
+                        check->reason.empty() ? "" : fmt::format(" title=\"{}\"", html_text(check->reason)),
+                        to_string(check->verdict), mark(check->verdict));
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+// What an operator's section opens with: measures, the checks of the battery, or both.
+std::string tables_of(std::span<const KernelSummary> group) {
+  std::vector<KernelSummary> measured, battery;
+  for (const auto& kernel : group) (of_the_battery(*kernel.measured) ? battery : measured).push_back(kernel);
+  return (measured.empty() ? "" : kernel_table(measured)) + (battery.empty() ? "" : check_matrix(battery));
 }
 
 std::string case_row(const CaseRecord& record) {
   std::string reason =
       record.reason.empty() ? "" : fmt::format("<div class=\"sub\">{}</div>", html_text(record.reason));
-  return fmt::format("<tr><td class=\"wide name\">{}{}{}</td><td class=\"wide\">{}</td>{}{}{}</tr>\n",
+  return fmt::format("<tr><td class=\"wide name\">{}{}{}</td><td class=\"wide\">{}</td>{}{}</tr>\n",
                      code(record.case_line), reason, tensor_note(record), badge(record.verdict),
-                     figure_cells(record), oracle_cell(record), time_cell(record));
+                     figure_cells(record), time_and_oracle_cell(record));
 }
 
 std::string case_table(std::span<const KernelSummary> kernels) {
@@ -332,15 +414,16 @@ std::string case_table(std::span<const KernelSummary> kernels) {
   for (const auto& kernel : kernels) {
     cases += kernel.cases.size();
     rows += fmt::format(
-        "<tr class=\"operator\"><th colspan=\"13\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
-        code(kernel.kernel->name), html_text(kernel.kernel->door), html_text(kernel.kernel->contract));
+        "<tr class=\"operator\"><th colspan=\"{}\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
+        std::size(columns), name_code(kernel.kernel->name), html_text(kernel.kernel->door),
+        html_text(kernel.kernel->contract));
     for (const auto* record : kernel.cases) rows += case_row(*record);
   }
   return fmt::format(
       "<details><summary>All {} cases as a table</summary>\n<div class=\"scroll "
-      "kernels\"><table>\n{}<tbody>\n{}</tbody></table>"
+      "kernels measures\"><table>\n{}<tbody>\n{}</tbody></table>"
       "</div></details>\n",
-      cases, fmt::format(fmt::runtime(table_head), "Case"), rows);
+      cases, measures_head("Case"), rows);
 }
 
 // Overview.
@@ -354,7 +437,7 @@ const KernelSummary* worst_kernel(std::span<const KernelSummary> group) {
   return worst;
 }
 
-std::string overview_row(std::span<const KernelSummary> group, std::size_t number) {
+std::string overview_row(std::span<const KernelSummary> group, std::size_t number, bool with_measures) {
   std::string verdicts;
   for (const auto verdict : all_verdicts) {
     const auto n =
@@ -363,30 +446,43 @@ std::string overview_row(std::span<const KernelSummary> group, std::size_t numbe
       verdicts += fmt::format("<span class=\"badge v-{}\">{} {} {}</span> ", to_string(verdict),
                               mark(verdict), n, verdict_words(verdict));
   }
-  std::string cells = empty_cells({"largest error/bound", "ulps max of that case", "by"});
-  if (const auto* worst = worst_kernel(group)) {
-    const TensorError& error = worst_tensor(*worst->extreme)->second;
-    cells = number_cell("largest error/bound", error.ratio.max, !(error.ratio.max <= 1)) +
-            number_cell("ulps max of that case", error.ulp.max) +
-            fmt::format("<td class=\"wide\" data-label=\"by\">{}{}</td>", code(worst->kernel->name),
-                        worst->extreme->tokens ? fmt::format(", T = {}", *worst->extreme->tokens) : "");
+  std::string cells;
+  if (with_measures) {
+    cells = empty_cells(5);
+    if (const auto* worst = worst_kernel(group)) {
+      const TensorError& error = worst_tensor(*worst->extreme)->second;
+      cells = number_cell(error.ratio.max, !(error.ratio.max <= 1)) + three_cells(error.ulp, false) +
+              fmt::format("<td class=\"wide\">{}{}</td>", name_code(worst->kernel->name),
+                          worst->extreme->tokens ? fmt::format(", T = {}", *worst->extreme->tokens) : "");
+    }
   }
   return fmt::format(
-      "<tr><td class=\"wide\"><a href=\"#{}\"><b>{}</b></a></td><td class=\"wide\">{}</td><td class=\"n\" "
-      "data-label=\"kernels\">{}"
+      "<tr><td class=\"wide\"><a href=\"#{}\"><b>{}</b></a></td><td class=\"wide\">{}</td><td class=\"n\">{}"
       "</td>{}</tr>\n",
       section_id(number), html_text(operator_title(*group.front().kernel)), verdicts, group.size(), cells);
 }
 
+constexpr const char* overview_words =
+    "<p class=\"soft\">A kernel counts by its worst case. Error/bound is what is judged, and above 1 is a "
+    "failure. Ulps (units in "
+    "the last place of the output format) are of the same case: the median and the 99th percentile say how "
+    "good the kernel "
+    "is; the maximum is that of some element near zero, whose last place is tiny, and large numbers there "
+    "are no alarm.</p>\n";
+
 std::string overview(const std::vector<std::span<const KernelSummary>>& groups) {
-  std::string html =
-      "<section id=\"operators\">\n<h2>Operators</h2>\n<p>A kernel counts by its worst case. Error/bound "
-      "above 1 is a failure.</p>\n"
-      "<div class=\"scroll kernels\"><table>\n<thead><tr><th>Operator</th><th>Verdicts</th><th "
-      "class=\"n\">Kernels</th>"
-      "<th class=\"n\">Largest error/bound</th><th class=\"n\">Ulps max of that case</th><th>By "
-      "kernel</th></tr></thead>\n<tbody>\n";
-  for (std::size_t g = 0; g < groups.size(); ++g) html += overview_row(groups[g], g);
+  const bool measures =
+      std::any_of(groups.begin(), groups.end(), [](const auto& g) { return worst_kernel(g) != nullptr; });
+  std::string html = "<section id=\"operators\">\n<h2>Operators</h2>\n";
+  html += measures ? overview_words : "<p class=\"soft\">A kernel counts by its worst check.</p>\n";
+  html += fmt::format(
+      "<div class=\"scroll kernels overview\"><table>\n<thead><tr><th>Operator</th><th>Verdicts</th><th "
+      "class=\"n\">Kernels</th>{}</tr></thead>\n<tbody>\n",
+      measures ? "<th class=\"n\">Largest<br/>error/bound</th><th class=\"n\">ulps<br/>p50</th><th "
+                 "class=\"n\">ulps<br/>p99</th>"
+                 "<th class=\"n\">ulps<br/>max</th><th>By kernel</th>"
+               : "");
+  for (std::size_t g = 0; g < groups.size(); ++g) html += overview_row(groups[g], g, measures);
   return html + "</tbody></table></div>\n</section>\n";
 }
 
@@ -396,8 +492,9 @@ class Gallery {
  public:
   explicit Gallery(const std::string& program) : program_(program) {}
 
-  std::string show(const std::vector<Figure>& figures) {
-    std::string html;
+  // `drawn`: figures that stand already, put before the others.
+  std::string show(const std::vector<Figure>& figures, const std::string& drawn = "") {
+    std::string html = drawn;
     for (const auto& figure : figures) html += one(figure);
     return html.empty() ? "" : fmt::format("<div class=\"figures\">\n{}</div>\n", html);
   }
@@ -415,7 +512,7 @@ class Gallery {
     return fmt::format(
         "<figure>\n<h3>{}</h3>\n<div class=\"plot\" role=\"img\" "
         "aria-label=\"{}\">{}</div>\n<figcaption>{}</figcaption>\n</figure>\n",
-        html_text(figure.title), html_text(figure.title), *svg, html_text(figure.caption));
+        html_text(figure.title), html_text(figure.title), themed_svg(*svg), html_text(figure.caption));
   }
 
   std::string program_;
@@ -441,11 +538,12 @@ constexpr const char* printed_note =
 std::string operator_sections(const std::vector<std::span<const KernelSummary>>& groups, Gallery& gallery) {
   std::string html;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}{}</section>\n", section_id(g),
-                        html_text(operator_title(*groups[g].front().kernel)),
-                        groups[g].front().kernel->variant == "printed" ? printed_note : "",
-                        g == 0 ? how_to_read : "", kernel_table(groups[g]),
-                        gallery.show(operator_figures(groups[g])), case_table(groups[g]));
+    html +=
+        fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}{}</section>\n", section_id(g),
+                    html_text(operator_title(*groups[g].front().kernel)),
+                    groups[g].front().kernel->variant == "printed" ? printed_note : "",
+                    g == 0 ? how_to_read : "", tables_of(groups[g]),
+                    gallery.show(operator_figures(groups[g]), heat_map(groups[g])), case_table(groups[g]));
   return html;
 }
 
@@ -475,21 +573,18 @@ std::vector<Element> worst_elements(const std::vector<KernelSummary>& kernels) {
     };
     std::vector<Element> once;
     for (const Element& element : own)
-      if (std::none_of(once.begin(), once.end(), [&](const Element& e) { return same(e, element); }))
+      if (once.size() < most_elements_of_a_kernel &&
+          std::none_of(once.begin(), once.end(), [&](const Element& e) { return same(e, element); }))
         once.push_back(element);
-    own = std::move(once);
-    if (own.size() > most_elements_of_a_kernel) own.resize(most_elements_of_a_kernel);
-    all.insert(all.end(), own.begin(), own.end());
+    all.insert(all.end(), once.begin(), once.end());
   }
   std::stable_sort(all.begin(), all.end(), worse);
   if (all.size() > most_elements) all.resize(most_elements);
   return all;
 }
 
-std::string hex_with_decimal(const char* name, double value) {
-  return fmt::format("<div><dt>{}</dt><dd>{}<br/><span class=\"soft\">{}</span></dd></div>\n", name,
-                     code(to_hex_float(value)),
-                     std::isfinite(value) ? fmt::format("{:.6g}", value) : digits(value));
+std::string value_of(const char* name, double value) {
+  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, number_with_bits(value));
 }
 
 std::string element_card(const Element& element) {
@@ -499,9 +594,8 @@ std::string element_card(const Element& element) {
              "<article class=\"card element\">\n<div class=\"head\">{} <h3>{}</h3> <span class=\"soft\">{} · "
              "{}</span></div>\n<dl>\n",
              badge(element.record->verdict), code(index_text(w)),
-             html_text(operator_title(element.record->kernel)), html_text(element.record->kernel.name)) +
-         hex_with_decimal("expected", w.expected) + hex_with_decimal("got", w.got) +
-         hex_with_decimal("bound", w.bound) +
+             html_text(operator_title(element.record->kernel)), name_code(element.record->kernel.name)) +
+         value_of("expected", w.expected) + value_of("got", w.got) + value_of("bound", w.bound) +
          fmt::format("<div><dt>error / bound</dt><dd>{}</dd></div>\n</dl>\n{}</article>\n", digits(w.ratio),
                      replay_line(replay));
 }
@@ -510,7 +604,10 @@ std::string element_section(const std::vector<KernelSummary>& kernels) {
   std::string html = fmt::format(
       "<section id=\"elements\">\n<h2>Worst elements</h2>\n<p>The elements with the largest error/bound, at "
       "most {} of a kernel and {} in all. "
-      "Values are hex floats, which lose nothing; the expected value is the leading part of the oracle's. "
+      "<code>o[b,t,h,c]</code> is the element of batch b, token t, head h and column c, each from 0. Behind "
+      "every number "
+      "stand its bits as a hex float, which loses nothing; the expected value is the leading part of the "
+      "oracle's. "
       "The line below repeats the case "
       "bit for bit.</p>\n",
       most_elements_of_a_kernel, most_elements);
@@ -571,14 +668,7 @@ std::string render_html(const Records& records, const HtmlOptions& options) {
   const std::string overall = gallery.show(run_figures(groups));
   const std::string operators = operator_sections(groups, gallery);
 
-  std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-      "script-src 'unsafe-inline'\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}: "
-      "{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n",
-      html_text(options.title), headline(records), html_style);
-  html += head(records, groups, options.title) + problems(records, kernels);
+  std::string html = head(records, kernels, groups, options.title) + problems(records, kernels);
   if (!kernels.empty()) html += overview(groups);
   if (gallery.missing())
     html +=
@@ -587,11 +677,8 @@ std::string render_html(const Records& records, const HtmlOptions& options) {
   if (!overall.empty())
     html += fmt::format("<section id=\"overview\">\n<h2>The whole run</h2>\n{}</section>\n", overall);
   html += operators + element_section(kernels) + std::string(about);
-  html += fmt::format(
-      "<footer>Made from records of schema {} "
-      "alone.</footer>\n</main>\n<script>{}</script>\n</body>\n</html>\n",
-      records_schema, html_script);
-  return html;
+  html += fmt::format("<footer>Made from records of schema {} alone.</footer>\n", records_schema);
+  return html_page(options.title + ": " + headline(records, kernels), html, measures_style());
 }
 
 void write_html(const Records& records, const std::filesystem::path& page, const HtmlOptions& options) {

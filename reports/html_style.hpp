@@ -25,7 +25,8 @@ p { margin: 6px 0 12px; max-width: 76ch; }
 a { color: var(--link); }
 .soft { color: var(--soft); }
 code, .mono { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .88em; unicode-bidi: isolate; }
-code { overflow-wrap: anywhere; }
+code { overflow-wrap: anywhere; } code.name { overflow-wrap: break-word; }
+.bits { color: var(--soft); } .bits code { font-size: .8em; }
 .tiles { display: grid; grid-template-columns: repeat(5, 1fr); gap: 10px; margin: 0 0 14px; }
 .tile { border-radius: 10px; padding: 10px 14px; border: 1px solid transparent; }
 .tile { font-size: 13px; letter-spacing: .02em; }
@@ -39,6 +40,12 @@ code { overflow-wrap: anywhere; }
 .warning { border-left: 5px solid var(--fail); margin: 0 0 14px; }
 dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: 3px 16px; margin: 0; }
 dl.facts dt { color: var(--soft); } dl.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+dl.answers { display: grid; gap: 9px; margin: 0 0 12px; }
+dl.answers > div { display: grid; grid-template-columns: 152px minmax(0, 1fr); gap: 14px; }
+dl.answers dt { font-weight: 650; } dl.answers dd { margin: 0; min-width: 0; }
+dl.answers .replay { margin: 0; }
+.counts { margin: -6px 0 10px; font-size: 13px; }
+details.made { font-size: 13px; } details.made .card { margin: 4px 0 0; }
 nav { display: flex; flex-wrap: wrap; gap: 6px; margin: 14px 0 0; }
 nav a { text-decoration: none; border: 1px solid var(--line); background: var(--card); border-radius: 999px; padding: 2px 11px; font-size: 13px; }
 .scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 12px; }
@@ -50,15 +57,25 @@ thead th.group { text-align: center; border-bottom: 1px solid var(--line); paddi
 tbody tr + tr td { border-top: 1px solid var(--line); }
 tbody tr.operator th { white-space: normal; background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { width: 100%; min-width: 230px; } td.oracle { min-width: 118px; } .whole { white-space: nowrap; }
+td.name { width: 100%; min-width: 200px; }
 td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }
-#overview .figures { align-items: start; }
+#overview .figures { display: block; columns: 2; } #overview figure { break-inside: avoid; margin: 0 0 16px; }
+.whole { white-space: nowrap; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; min-width: 0; }
-figure .plot { background: #ffffff; border-radius: 8px; padding: 4px; margin: 8px 0; }
+figure .plot { margin: 8px 0; }
 figure svg { display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }
 figcaption { color: var(--soft); font-size: 13px; line-height: 1.5; }
+.heat text { font-size: 11px; fill: var(--words); } .heat .h { fill: var(--shade); }
+.heat .h0 { fill: var(--blue); opacity: .35; } .heat .h1 { fill: var(--blue); } .heat .h2 { fill: var(--orange); } .heat .h3 { fill: var(--bound); }
+.matrix { max-height: 80vh; overflow: auto; } .matrix table { width: auto; }
+.matrix thead th { position: sticky; top: 0; background: var(--card); vertical-align: bottom; z-index: 1; }
+.matrix th.turned { padding: 6px 2px; } .matrix th.turned span { writing-mode: vertical-rl; transform: rotate(180deg); }
+.matrix td.m { text-align: center; padding: 4px 2px; } .matrix td.mutant { min-width: 260px; }
+.rule, .matrix th.rule { border-left: 1px solid var(--line); }
+.dot { display: inline-block; min-width: 20px; border-radius: 5px; font-size: 12px; font-weight: 650; }
+.figures.tables { align-items: start; margin-bottom: 14px; } .figures.tables .scroll + .scroll { margin-top: 14px; }
 .problem { margin: 0 0 12px; }
 .problem ul { margin: 6px 0 0; padding-left: 20px; }
 .replay { display: flex; gap: 8px; align-items: flex-start; margin: 6px 0 0; }
@@ -76,8 +93,9 @@ footer { margin-top: 48px; color: var(--soft); font-size: 13px; border-top: 1px 
   main { padding: 18px 14px 48px; }
   .headline { font-size: 24px; }
   .tiles { grid-template-columns: repeat(3, 1fr); } .tile { padding: 8px 10px; } .tile b { font-size: 22px; }
-  .figures { grid-template-columns: minmax(0, 1fr); }
+  .figures { grid-template-columns: minmax(0, 1fr); } #overview .figures { columns: 1; }
   figure { padding: 12px 10px; }
+  dl.answers > div { grid-template-columns: minmax(0, 1fr); gap: 0; }
   dl.facts { grid-template-columns: 1fr; gap: 0; } dl.facts dd { margin: 0 0 6px; }
   .element dl { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .scroll.kernels { overflow: visible; background: none; border: 0; }
@@ -87,8 +105,8 @@ footer { margin-top: 48px; color: var(--soft); font-size: 13px; border-top: 1px 
   .kernels tr.operator { display: block; background: none; border: 0; padding: 6px 0 0; margin: 0 0 6px; }
   .kernels tbody tr.operator th { display: block; background: none; border: 0; padding: 0; font-size: 15px; }
   .kernels td, .kernels tbody tr + tr td, .kernels td.name { display: block; width: auto; min-width: 0; border: 0; padding: 0; text-align: left; white-space: normal; }
-  .kernels td[data-label]::before { content: attr(data-label); display: block; color: var(--soft); font-size: 11px; font-weight: 400; }
-  .kernels td.wide { grid-column: 1 / -1; } .whole { white-space: normal; }
+  .kernels td::before { display: block; color: var(--soft); font-size: 11px; font-weight: 400; }
+  .kernels td.wide { grid-column: 1 / -1; }
 }
 @media print { .replay button, nav { display: none; } figure, .card { break-inside: avoid; } }
 )css";

@@ -20,6 +20,11 @@ void add_run(Run& all, const Run& run) {
 
 }  // namespace
 
+std::filesystem::path records_at(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::is_directory(path, none) ? path / "records.jsonl" : path;
+}
+
 MergedRecords read_merged(const std::vector<std::filesystem::path>& paths) {
   MergedRecords merged;
   Records& all = merged.records;

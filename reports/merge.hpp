@@ -19,6 +19,9 @@ struct MergedRecords {
   std::vector<Origin> origins;  // one for each case
 };
 
+// The records at a path: of a folder that `attest check --output` made, its records.jsonl; else the path itself.
+std::filesystem::path records_at(const std::filesystem::path& path);
+
 // Facts of the runs that differ stand beside one another, separated by "; ". Unfinished runs are accepted, and the whole
 // is unfinished if one of them is. Throws BadInput as read_records.
 MergedRecords read_merged(const std::vector<std::filesystem::path>& paths);

@@ -67,15 +67,17 @@ std::string worse_elsewhere(const KernelSummary& kernel) {
       if (error.bounded && error.power < power.value) power = {error.power, record};
     }
   std::string text;
-  const auto part = [&](const char* name, const std::string& value, const Worst& worst) {
-    if (!worst.record) return;
+  // Said only where the numbers differ as they are shown.
+  const auto part = [&](const char* name, const std::string& value, const std::string& shown,
+                        const Worst& worst) {
+    if (!worst.record || value == shown) return;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
     if (worst.record->tokens) text += fmt::format(" at T = {}", *worst.record->tokens);
   };
-  part("error/bound", digits(ratio.value), ratio);
-  part("ulps", digits(ulp.value), ulp);
-  part("relative L2", digits(norm.value), norm);
-  part("power", percent(power.value), power);
+  part("error/bound", digits(ratio.value), at.bounded ? digits(at.ratio.max) : "", ratio);
+  part("ulps", digits(ulp.value), digits(at.ulp.max), ulp);
+  part("relative L2", digits(norm.value), at.norm ? digits(*at.norm) : "", norm);
+  part("power", percent(power.value), at.bounded ? percent(at.power) : "", power);
   return text;
 }
 
@@ -97,15 +99,33 @@ std::vector<UndecidedReason> undecided_reasons(const Records& records) {
   return reasons;
 }
 
-namespace {
 double largest_ratio(const CaseRecord& record) {
   const auto* tensor = worst_tensor(record);
   return tensor ? tensor->second.ratio.max : -1;
 }
 
+namespace {
+double quoted_ratio(const KernelSummary& kernel) {
+  double ratio = largest_ratio(*kernel.quoted);
+  if (ratio != -1) return ratio;
+  for (const auto& check : kernel.quoted->checks)
+    if (check.worst && severity(check.verdict) >= severity(kernel.verdict) &&
+        worse_number(check.worst->ratio, ratio))
+      ratio = check.worst->ratio;
+  return ratio;
+}
+
 bool worse_case(const CaseRecord& a, const CaseRecord& b) {
   if (severity(a.verdict) != severity(b.verdict)) return severity(a.verdict) > severity(b.verdict);
   return worse_number(largest_ratio(a), largest_ratio(b));
+}
+
+// Where in the order of kernels a record belongs.
+std::string kernel_key(const KernelId& k) {
+  std::string key;
+  for (const std::string* part : {&k.name, &k.door, &k.op, &k.variant, &k.form, &k.contract, &k.sha256})
+    key += *part + '\n';
+  return key;
 }
 
 std::string plural(std::int64_t n, const char* one, const char* many) {
@@ -119,14 +139,12 @@ std::string operator_title(const KernelId& kernel) {
 
 std::vector<KernelSummary> summarise(const Records& records) {
   std::vector<KernelSummary> kernels;
-  std::map<std::string, std::size_t> first_seen;
+  std::map<std::string, std::size_t> first_seen, place;
   for (const auto& record : records.cases) {
     first_seen.emplace(operator_title(record.kernel), first_seen.size());
-    auto found = std::find_if(kernels.begin(), kernels.end(),
-                              [&](const auto& k) { return *k.kernel == record.kernel; });
-    if (found == kernels.end())
-      found = kernels.insert(kernels.end(),
-                             KernelSummary{&record.kernel, {}, &record, record.verdict, nullptr, nullptr});
+    const auto [at, fresh] = place.emplace(kernel_key(record.kernel), kernels.size());
+    if (fresh) kernels.push_back({&record.kernel, {}, &record, record.verdict, nullptr, nullptr});
+    KernelSummary* const found = &kernels[at->second];
     found->cases.push_back(&record);
     if (worse_case(record, *found->quoted)) found->quoted = &record;
     found->verdict = found->quoted->verdict;
@@ -147,6 +165,11 @@ std::vector<KernelSummary> summarise(const Records& records) {
   return kernels;
 }
 
+bool worse_kernel(const KernelSummary& a, const KernelSummary& b) {
+  if (severity(a.verdict) != severity(b.verdict)) return severity(a.verdict) > severity(b.verdict);
+  return worse_number(quoted_ratio(a), quoted_ratio(b));
+}
+
 Verdict overall(const Records& records) {
   if (!records.complete && records.end.fail == 0) return Verdict::not_run;
   Verdict worst = Verdict::not_run;
@@ -155,8 +178,9 @@ Verdict overall(const Records& records) {
   return worst;
 }
 
-std::string headline(const Records& records) {
-  const auto kernels = summarise(records);
+std::string headline(const Records& records) { return headline(records, summarise(records)); }
+
+std::string headline(const Records& records, const std::vector<KernelSummary>& kernels) {
   const auto count = [&](Verdict v) {
     return static_cast<std::int64_t>(
         std::count_if(kernels.begin(), kernels.end(), [v](const auto& k) { return k.verdict == v; }));

@@ -43,11 +43,18 @@ struct UndecidedReason {
 };
 std::vector<UndecidedReason> undecided_reasons(const Records& records);  // the commonest first
 
+// The largest error/bound of a case, -1 where there is none; of kernels, whether the first is to be shown before the
+// second: the graver verdict, then the larger error/bound of the quoted case (of a check, where the case has none).
+double largest_ratio(const CaseRecord& record);
+bool worse_kernel(const KernelSummary& a, const KernelSummary& b);
+
 int severity(Verdict verdict);          // fail 4, suspect 3, undecided 2, pass 1, not run 0
 bool worse_number(double a, double b);  // a > b, where NaN is the largest number
 Verdict overall(
     const Records& records);  // the worst verdict; not_run when there is no case or the run did not finish
 std::string headline(const Records& records);  // one sentence
+std::string headline(const Records& records,
+                     const std::vector<KernelSummary>& kernels);  // of summarise(records)
 
 // The line that repeats a case: the one that the record gives with its worst element or a check, else `attest
 // check --kernel KERNEL --case 'CASE'`.
