@@ -30,9 +30,17 @@ constexpr std::array<int, 8> points = {7, 9, 5, 11, 13, 6, 8, 4};
 const char* colour(std::size_t i) { return colours[i % colours.size()]; }
 int point(std::size_t i) { return points[i % points.size()]; }
 
+constexpr std::size_t longest_row_name = 34;
+constexpr double symbol_width = 7.6;  // of the font of the figures, rather too wide than too narrow
+
+std::size_t symbols(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 // 0.01, 1, 100, 10⁻⁷: short, so that many labels fit on an axis.
 std::string power_of_ten(int exponent) {
-  if (exponent >= -2 && exponent <= 3)
+  if (exponent >= -3 && exponent <= 3)
     return fmt::format("{:.{}f}", std::pow(10.0, exponent), std::max(0, -exponent));
   constexpr std::array<const char*, 10> raised = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
   std::string text = exponent < 0 ? "10⁻" : "10";
@@ -63,8 +71,12 @@ class LogAxis {
     if (!(value > 0) || std::isinf(value)) return high();
     return std::log10(value);
   }
-  // A horizontal axis whose names of rows leave `pixels` of the drawing's width, and a vertical one of `pixels` height.
-  std::string across(double pixels) const { return range("x", pixels / 56); }
+  // A horizontal axis of `pixels` width, and a vertical one of `pixels` height.
+  std::string across(double pixels) const {
+    const auto widest = std::max(symbols(power_of_ten(static_cast<int>(low()))),
+                                 symbols(power_of_ten(static_cast<int>(high()))));
+    return range("x", pixels / (12 + symbol_width * static_cast<double>(std::max<std::size_t>(widest, 4))));
+  }
   std::string up(double pixels) const { return range("y", pixels / 26); }
   std::string remark() const {
     std::string text;
@@ -394,14 +406,6 @@ const CaseRecord* run_of(const KernelSummary& kernel, const std::string& case_li
   for (const auto* record : kernel.cases)
     if (record->case_line == case_line && usable(*record)) return record;
   return nullptr;
-}
-
-constexpr std::size_t longest_row_name = 34;
-constexpr double symbol_width = 7.6;  // of the font of the figures, rather too wide than too narrow
-
-std::size_t symbols(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 // Where the drawing begins beside the names of its rows, and the width that these leave to it.

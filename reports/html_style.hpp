@@ -60,10 +60,10 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 td.name { width: 100%; min-width: 200px; }
 td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
-.figures { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; margin: 14px 0 0; }
-#overview .figures { display: block; columns: 2; } #overview figure { break-inside: avoid; margin: 0 0 16px; }
+.figures { columns: 2; column-gap: 16px; margin: 14px 0 0; }
+.figures.tables { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
 .whole { white-space: nowrap; }
-figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; min-width: 0; }
+figure { break-inside: avoid; margin: 0 0 16px; background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 14px 16px; min-width: 0; }
 figure .plot { margin: 8px 0; }
 figure svg { display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }
 figcaption { color: var(--soft); font-size: 13px; line-height: 1.5; }
@@ -93,7 +93,7 @@ footer { margin-top: 48px; color: var(--soft); font-size: 13px; border-top: 1px 
   main { padding: 18px 14px 48px; }
   .headline { font-size: 24px; }
   .tiles { grid-template-columns: repeat(3, 1fr); } .tile { padding: 8px 10px; } .tile b { font-size: 22px; }
-  .figures { grid-template-columns: minmax(0, 1fr); } #overview .figures { columns: 1; }
+  .figures { columns: 1; } .figures.tables { grid-template-columns: minmax(0, 1fr); }
   figure { padding: 12px 10px; }
   dl.answers > div { grid-template-columns: minmax(0, 1fr); gap: 0; }
   dl.facts { grid-template-columns: 1fr; gap: 0; } dl.facts dd { margin: 0 0 6px; }

@@ -50,6 +50,7 @@ std::string themed_svg(std::string svg) {
   for (const char quote : {'"', '\''}) {  // gnuplot's own defaults
     replace_all(svg, fmt::format("{0}black{0}", quote), fmt::format("{0}var(--words){0}", quote));
     replace_all(svg, fmt::format("{0}gray{0}", quote), fmt::format("{0}var(--axis){0}", quote));
+    replace_all(svg, fmt::format("{0}white{0}", quote), fmt::format("{0}var(--background){0}", quote));
   }
   return svg;
 }

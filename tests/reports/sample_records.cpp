@@ -135,6 +135,23 @@ Run sample_run() {
       "2026-11-29T19:18:31Z"};
 }
 
+constexpr Shape shapes[] = {
+    {"hla2", "masked", "stream algebra=direct", contract_fp32, "fp32", 0.11, 0.9, 0.02},
+    {"hla2", "masked", "stream algebra=difference", contract_fp32, "fp32", 0.16, 41, 0.05},
+    {"hla2", "masked", "chunk c=64 algebra=direct", contract_fp32, "fp32", 0.13, 1.0, 0.02},
+    {"hla2", "masked", "chunk c=64 algebra=difference", contract_fp32, "fp32", 0.19, 35, 0.05},
+    {"hla2", "masked", "stream algebra=direct", contract_bf16, "bf16", 0.22, 1.4, 0.04},
+    {"hla2", "masked", "stream algebra=difference", contract_bf16, "bf16", 0.31, 77, 0.1},
+    {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16, "bf16", 0.24, 1.5, 0.04},
+    {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16_state, "bf16_state", 0.38, 6.2, 0.12},
+    {"hla2", "printed", "stream", contract_fp32, "fp32", 0.12, 1.1, 0.02},
+    {"log_linear_mamba2", "masked", "stream", contract_fp32, "fp32", 0.08, 0.7, 0.01},
+    {"log_linear_mamba2", "masked", "scan", contract_fp32, "fp32", 0.07, 0.6, 0.0},
+    {"log_linear_mamba2", "masked", "chunk c=64", contract_bf16, "bf16", 0.21, 1.2, 0.02},
+    {"gated_delta", "masked", "stream", contract_fp32, "fp32", 0.28, 2.2, 0.08},
+    {"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16", 0.4, 2.9, 0.1},
+};
+
 }  // namespace
 
 Records records_of(std::vector<CaseRecord> cases) {
@@ -148,22 +165,6 @@ Records empty_records() { return records_of({}); }
 
 Records sample_records() {
   std::vector<CaseRecord> cases;
-  const Shape shapes[] = {
-      {"hla2", "masked", "stream algebra=direct", contract_fp32, "fp32", 0.11, 0.9, 0.02},
-      {"hla2", "masked", "stream algebra=difference", contract_fp32, "fp32", 0.16, 41, 0.05},
-      {"hla2", "masked", "chunk c=64 algebra=direct", contract_fp32, "fp32", 0.13, 1.0, 0.02},
-      {"hla2", "masked", "chunk c=64 algebra=difference", contract_fp32, "fp32", 0.19, 35, 0.05},
-      {"hla2", "masked", "stream algebra=direct", contract_bf16, "bf16", 0.22, 1.4, 0.04},
-      {"hla2", "masked", "stream algebra=difference", contract_bf16, "bf16", 0.31, 77, 0.1},
-      {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16, "bf16", 0.24, 1.5, 0.04},
-      {"hla2", "masked", "chunk c=64 algebra=direct", contract_bf16_state, "bf16_state", 0.38, 6.2, 0.12},
-      {"hla2", "printed", "stream", contract_fp32, "fp32", 0.12, 1.1, 0.02},
-      {"log_linear_mamba2", "masked", "stream", contract_fp32, "fp32", 0.08, 0.7, 0.01},
-      {"log_linear_mamba2", "masked", "scan", contract_fp32, "fp32", 0.07, 0.6, 0.0},
-      {"log_linear_mamba2", "masked", "chunk c=64", contract_bf16, "bf16", 0.21, 1.2, 0.02},
-      {"gated_delta", "masked", "stream", contract_fp32, "fp32", 0.28, 2.2, 0.08},
-      {"gated_delta", "masked", "chunk c=64", contract_bf16, "bf16", 0.4, 2.9, 0.1},
-  };
   std::uint64_t salt = 0;
   for (const auto& shape : shapes)
     for (const std::int64_t tokens : {64, 256, 1024}) cases.push_back(sample_case(shape, tokens, ++salt));
@@ -184,6 +185,22 @@ Records sample_records() {
       sample_case({"gated_delta", "masked", "stream", contract_fp32, "fp32.backward", 0.2, 2, 0.05}, 256, 31);
   gradients.error["dk"] = {{{0.1, 0.3, 0.64}, {0.5, 2.5, 9.0}}, 0.91};
   cases.push_back(gradients);
+  return records_of(std::move(cases));
+}
+
+Records many_records(std::size_t count) {
+  std::vector<CaseRecord> cases;
+  for (std::size_t i = 0; i < count; ++i) {
+    CaseRecord record = sample_case(shapes[i % std::size(shapes)], 64 << i / std::size(shapes) % 3, i);
+    record.case_line += fmt::format(" number={}", i);
+    record.curve = thin_curve(record.curve, 64);
+    if (i % 1009 == 1008)
+      record.verdict = Verdict::fail, record.reason = "error above the bound on 3 elements";
+    if (i % 97 == 96)
+      record.verdict = Verdict::undecided,
+      record.reason = "no power: the bound is below a quarter of the value on 9 %";
+    cases.push_back(std::move(record));
+  }
   return records_of(std::move(cases));
 }
 
