@@ -85,11 +85,13 @@ typedef struct {
   const char* name;    /* [A-Za-z0-9._-]+, once in a library */
   const char* op;      /* "hla2" */
   const char* variant; /* NULL: "masked" */
-  const char*
-      form; /* "direct", "stream algebra=direct", "scan", "chunk c=64 algebra=direct"; the rounding bound
-                           is that of this form */
-  const char*
-      contract; /* "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 output=bf16"; unnamed: fp32 */
+  /* "direct", "stream algebra=direct", "scan", "chunk c=64 algebra=direct": the rounding bound is that of this form, which
+   * stands for the products that reference/operators/OP.hpp writes down, rounded where it says so. A kernel that
+   * associates them in another way (W W^T for W K) may exceed it at the size of its own rounding. */
+  const char* form;
+  /* "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 output=bf16"; unnamed: fp32. Every contract promises
+   * that exp(0) is 1. */
+  const char* contract;
   const char* features; /* of: varlen initial_state final_state strides grouped backward deterministic
                            batch_invariant nan_contained; NULL: none */
   const char* limits;   /* "d=1..256 dv=1..256 t=0..1048576"; NULL or unnamed: unlimited */

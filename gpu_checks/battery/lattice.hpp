@@ -5,7 +5,8 @@
 //   polynomial operators  a dozen active tokens (a quarter for the first order) at chunk edges and at random; k, q
 //                         three entries +-1 of six shared columns, v six +-1; elsewhere k = v = 0 and q two-hot
 //   delta rules           beta 0 or 1, k = +-e_a +-e_b: I - beta k k^T is a signed swap and nothing grows
-//   gates                 g = 0, or so low that exp(g) is 0; level scales 0, 1, -1, 2; no decay
+//   gates                 g = 0, or so low that exp(g) is 0; level scales 0, 1, -1, 2; no decay. Of every contract it is
+//                         asked that exp(0) = 1; log2(e) g may be summed in the place of g
 #pragma once
 #include <optional>
 

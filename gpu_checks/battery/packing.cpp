@@ -91,7 +91,7 @@ CheckOutcome run(const BatteryContext& context) {
   for (Index round = 0; round < context.many(1, 5); ++round)
     for (const Lengths& lengths :
          {Lengths{1, c, 0, c + 3, 2 * c - 1}, Lengths{c / 2 + 1, c / 2 + 2, 1, c + 1}, Lengths{0, 3, 0},
-          Lengths{2 * c + 1}, Lengths{c, c, c}}) {
+          Lengths{2 * c + 1}, Lengths{c, c, c}, Lengths{3, 1, 0, 2, c, 1, 5, 4, 0, 2, 7}}) {
       if (exact) exactly(context, lengths, false, random, findings);
       if (exact && context.has("initial_state")) exactly(context, lengths, true, random, findings);
       against_separate_calls(context, lengths, random, findings);

@@ -1,6 +1,6 @@
 // shapes: sizes at which kernels break.
-// Law: T = 0, 1, chunk +- 1 and every residue of the chunk, d = 1, odd d, d != dv, dv beyond a tile; a state of no
-// tokens is the initial one. Lattice inputs, bitwise, where the operator has them; else by bound.
+// Law: T = 0, 1, chunk +- 1 and every residue of the chunk, d = 1, odd d, d != dv, d and dv beyond a tile, nine heads; a
+// state of no tokens is the initial one. Lattice inputs, bitwise, where the operator has them; else by bound.
 // Must kill: partial last chunk (family 1), tiles and lanes (7), tiles skipped (11), splits over dv (10).
 // Source: KERNEL_BUGS, families 1, 7, 10 and 11.
 #include "gpu_checks/battery/call.hpp"
@@ -37,12 +37,16 @@ CheckOutcome run(const BatteryContext& context) {
   const Index step = context.effort == Effort::full ? 1 : std::max<Index>(1, c / 8);
   for (Index residue = 1; residue < c; residue += step)
     shape.tokens = c + residue, one(context, shape, random, findings);
-  constexpr std::pair<Index, Index> widths[] = {{1, 1},  {1, 8},   {8, 1},   {3, 3},   {5, 33},
-                                                {33, 5}, {17, 65}, {64, 64}, {31, 130}};
+  std::vector<std::pair<Index, Index>> widths{{1, 1},   {1, 8},   {8, 1},    {3, 3},   {5, 33},  {33, 5},
+                                              {17, 65}, {64, 64}, {31, 130}, {128, 6}, {136, 3}, {260, 2}};
+  if (context.effort == Effort::full) widths.insert(widths.end(), {{128, 128}, {256, 9}, {72, 72}});
   for (const auto& [key_dim, value_dim] : widths) {
     shape.key_dim = key_dim, shape.value_dim = value_dim, shape.tokens = 2 * c + 1, shape.batch = 1;
     one(context, shape, random, findings);
   }
+  // More heads than a kernel may have constants for.
+  shape.key_dim = 4, shape.value_dim = 3, shape.tokens = c + 1, shape.heads = 9;
+  one(context, shape, random, findings);
   return findings.outcome();
 }
 

@@ -126,6 +126,18 @@ Head<Running> running(const Head<double>& head, const Units& units) {
   return result;
 }
 
+// Sums of k k^T or q q^T: either factor may be the one that fades and is stored, which matters where it underflows.
+bool is_symmetric(const Declaration& d, const std::string& moment) {
+  return (d.name == "hla2" && moment == "S") || (d.name == "hla3" && (moment == "SK" || moment == "SQ"));
+}
+
+Matrix<double> larger_of_both_sides(const Matrix<double>& error) {
+  Matrix<double> result = error;
+  for (Index i = 0; i < error.rows(); ++i)
+    for (Index j = 0; j < error.cols(); ++j) result(i, j) = std::max(error(i, j), error(j, i));
+  return result;
+}
+
 }  // namespace
 
 StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
@@ -145,6 +157,7 @@ StateBound state_bound(const Operator& op, const Head<double>& head, const Evalu
         error.data()[i] = kept.data()[i].error;
         if (!std::isfinite(error.data()[i])) arithmetic.undecided = "the running error has no finite bound";
       }
+      if (is_symmetric(op.declaration(), name)) error = larger_of_both_sides(error);
     }
   bound.undecided = arithmetic.undecided;
   return bound;

@@ -41,15 +41,19 @@ struct Part {
   double total() const { return first + rest; }
 };
 
-Vector column_sizes(const Array& x) { return x.colwise().norm().transpose().array(); }
-Vector row_sizes(const Array& x) { return x.rowwise().norm().array(); }
+// Norms of subnormal entries too, whose squares are zero.
+Vector column_sizes(const Array& x) { return x.colwise().stableNorm().transpose().array(); }
+Vector row_sizes(const Array& x) { return x.rowwise().stableNorm().array(); }
 double root(Index count) { return std::sqrt(static_cast<double>(count)); }
 
-// An upper bound of |X|_2, at most n^(1/16) too large: the Frobenius norm of (X^T X)^8 to the power 1/16.
-double spectral_bound(const Array& x) {
+// An upper bound of |X|_2, at most n^(1/16) too large: the Frobenius norm of (X^T X)^8 to the power 1/16, of X scaled to
+// entries of at most 1.
+double spectral_bound(const Array& unscaled) {
+  const double scale = unscaled.size() > 0 ? unscaled.cwiseAbs().maxCoeff() : 0;
+  if (!(scale > 0) || std::isinf(scale)) return scale;
+  const Array x = unscaled / scale;
   Array square = x.rows() < x.cols() ? Array(x * x.transpose()) : Array(x.transpose() * x);
   double norm = square.norm(), power = 1;
-  if (!(norm > 0)) return 0;
   double log_norm = 0;  // of the square's own scale
   for (int i = 0; i < 3; ++i) {
     log_norm += std::log(norm) / power;
@@ -57,7 +61,7 @@ double spectral_bound(const Array& x) {
     square = Array(square * square);
     norm = square.norm(), power *= 2;
   }
-  return std::min(x.norm(), std::exp((log_norm + std::log(norm) / power) / 2) * (1 + 1e-9));
+  return scale * std::min(x.norm(), std::exp((log_norm + std::log(norm) / power) / 2) * (1 + 1e-9));
 }
 
 // A matrix that stands on the left of products, its errors row by row.
@@ -67,8 +71,8 @@ struct Rows {
   double norm = 0;  // of value, in the 2-norm
   Rows(Array x, Errors e) : value(std::move(x)), error(std::move(e)), norm(spectral_bound(value)) {}
   Vector size() const { return row_sizes(value); }
-  double frobenius() const { return value.norm(); }
-  Part whole() const { return {error.first.matrix().norm(), error.rest.matrix().norm()}; }
+  double frobenius() const { return value.stableNorm(); }
+  Part whole() const { return {error.first.matrix().stableNorm(), error.rest.matrix().stableNorm()}; }
   void round(double unit, double eta) { error.round(size(), unit, unit > 0 ? eta * root(value.cols()) : 0); }
 };
 
@@ -188,9 +192,9 @@ struct Chunk {
     Errors e(value.rows());
     e.first = row_sizes(first);
     for (Index t = 0; t < value.rows(); ++t) {
-      const double size = value.row(t).norm(), relative = size > 0 ? e.first(t) / size : 0;
+      const double size = value.row(t).stableNorm(), relative = size > 0 ? e.first(t) / size : 0;
       e.rest(t) =
-          beyond_first(relative) * size + 2 * low.step * root(value.cols()) * (1 + value.row(t).norm());
+          beyond_first(relative) * size + 2 * low.step * root(value.cols()) * (1 + value.row(t).stableNorm());
     }
     Rows rows(value, std::move(e));
     rows.round(units.operand, low.operand);
@@ -199,8 +203,8 @@ struct Chunk {
   static Rows inverse(const FormError& form, const DeltaStages& c, const Underflow& low) {
     const Units& units = form.units;
     const Part n = products(form, c, c.n, c.n_error, c.k, true, low).whole();
-    const double gamma = units.gamma(c.size), norm = spectral_bound(c.inverse), size = c.inverse.norm(),
-                 n_size = c.n.norm();
+    const double gamma = units.gamma(c.size), norm = spectral_bound(c.inverse), size = c.inverse.stableNorm(),
+                 n_size = c.n.stableNorm();
     const double shrink = 1 - norm * (n.total() + gamma * (n_size + n.total()));
     const double all = shrink > 0.5 ? norm *
                                           (n.total() * norm + gamma * (n_size + n.total()) * size +
@@ -288,7 +292,7 @@ Array chunk_remainder(const FormError& form) {
         chunk.w.norm * error.total());
     for (Index t = 0; t < c.size; ++t) {
       const double relative = units.gamma(d) + units.input + c.gate_error(t + 1, 0) + units.step,
-                   size = faded.row(t).norm(), q_size = c.q.row(t).norm();
+                   size = faded.row(t).stableNorm(), q_size = c.q.row(t).stableNorm();
       const Vector wrong = error.total() + copy.total();
       grid.first.row(t).array() += size * (copy.first + relative * before).transpose();
       grid.rest.row(t).array() +=
@@ -394,10 +398,10 @@ Array log_linear_chunk_remainder(const FormError& form) {
     const Array faded = c.faded_queries(), faded_error = c.faded_queries_error(units);
     Rows queries(faded - removing.value, std::move(removing.error));
     for (Index t = 0; t < size; ++t) {
-      const double q_size = faded.row(t).norm(), wrong = faded_error.row(t).norm();
+      const double q_size = faded.row(t).stableNorm(), wrong = faded_error.row(t).stableNorm();
       queries.error.first(t) += wrong;
       queries.error.rest(t) += beyond_first(q_size > 0 ? wrong / q_size : 0) * q_size +
-                               2 * low.step * root(d) * (1 + c.q.row(t).norm());
+                               2 * low.step * root(d) * (1 + c.q.row(t).stableNorm());
     }
     queries.round(units.step, 0), queries.round(units.operand, low.operand);
     Rows gain = product(chunk.keys, chunk.ut, gamma, low.step);
@@ -479,8 +483,8 @@ struct NormedDelta {
     if (!b.norms) return a;
     const Units& units = a.norms->form.units;
     const Index d = b.phi.rows();
-    const double gamma = units.gamma_step(d), eta = a.norms->low.step, a_size = a.phi.norm(),
-                 b_size = b.phi.norm();
+    const double gamma = units.gamma_step(d), eta = a.norms->low.step, a_size = a.phi.stableNorm(),
+                 b_size = b.phi.stableNorm();
     NormedSegment result{a.norms, b.phi * a.phi, a.phi_norm * b.phi_norm, {0, 0}, {}};
     const Part &x = b.phi_error, &y = a.phi_error;
     result.phi_error = {b.phi_norm * y.first + x.first * a.phi_norm + gamma * b_size * a_size,
@@ -515,7 +519,7 @@ struct NormedDelta {
     const Array k = to_array(head.k).row(t), v = to_array(head.v).row(t),
                 identity = Array::Identity(k.cols(), k.cols());
     const Array square = std::abs(alpha * beta) * (k.transpose() * k).cwiseAbs();
-    const double size = (std::abs(alpha) * identity + square).norm(), relative = 4 * units.step + gate;
+    const double size = (std::abs(alpha) * identity + square).stableNorm(), relative = 4 * units.step + gate;
     NormedSegment result{&norms, alpha * (identity - beta * k.transpose() * k), 1, {0, 0}, {}};
     result.phi_norm = std::abs(alpha) * std::max(1.0, std::abs(1 - beta * k.squaredNorm())) * (1 + 1e-9);
     result.phi_error = {relative * size,
@@ -547,7 +551,10 @@ struct NormedDelta {
     const Array q = to_array(head.q).row(t), k = to_array(head.k).row(t), v = to_array(head.v).row(t);
     Grid grid(1, columns);
     Array o = Array::Zero(1, columns);
+    const double query_lost =
+        units.query > 0 ? norms.low.step : 0;  // of each entry of a scaled query, by underflow
     Rows y(q, Errors(1));
+    y.error.rest.setConstant(query_lost * root(d));
     if (form.declaration.level_scales) {
       const auto at = static_cast<std::size_t>(t);
       const Gates<double> gates = declared_gates(form);
@@ -561,15 +568,18 @@ struct NormedDelta {
       grid.rest = beyond_first(own) * std::abs(lambda * beta) * size * v.cwiseAbs();
       grid.rest.array() += norms.low.step * (static_cast<double>(d) + 3) * (1 + std::abs(lambda)) *
                            (1 + std::abs(beta)) * (1 + v.cwiseAbs().array());
+      grid.rest += query_lost * std::abs(lambda * beta) * k.lpNorm<1>() * v.cwiseAbs();
       // the row on the blocks: alpha (q - beta (q.k) k)
       const Array ungated = q.cwiseAbs() + std::abs(beta) * size * k.cwiseAbs(),
                   sizes = std::abs(alpha) * ungated;
       const double relative = dot + 4 * units.step + single_gate_error(units, gates, t);
       Errors e(1);
-      e.first = Vector::Constant(1, relative * sizes.norm());
-      const double lost = ungated.norm() + (static_cast<double>(d) + 4) * root(d) * (1 + std::abs(alpha)) *
-                                               (1 + std::abs(beta)) * (1 + k.norm());
-      e.rest = Vector::Constant(1, beyond_first(relative) * sizes.norm() + norms.low.step * lost);
+      e.first = Vector::Constant(1, relative * sizes.stableNorm());
+      const double lost = ungated.stableNorm() +
+                          (static_cast<double>(d) + 4) * root(d) * (1 + std::abs(alpha)) *
+                              (1 + std::abs(beta)) * (1 + k.stableNorm()) +
+                          std::abs(alpha) * root(d) * (1 + std::abs(beta) * k.squaredNorm());
+      e.rest = Vector::Constant(1, beyond_first(relative) * sizes.stableNorm() + norms.low.step * lost);
       y = Rows(alpha * (q - beta * q.cwiseProduct(k).sum() * k), std::move(e));
     }
     for (const Block& block : prefix.blocks) {

@@ -137,6 +137,72 @@ TEST(Battery, ChecksThatCannotRunSayWhy) {
   EXPECT_THAT(outcome_of(bare, "lattice").reason, HasSubstr("polynomial"));
 }
 
+// The kernel, fed with other inputs than it was given.
+Kernel fed(Kernel kernel, std::function<void(Problem&)> change) {
+  kernel.run = [run = kernel.run, change](Problem problem) {
+    change(problem);
+    return run(problem);
+  };
+  return kernel;
+}
+
+struct Fault {
+  const char *words, *kernel;
+  std::function<void(Problem&)> change;
+};
+
+// Each changes nothing as long as the features that it needs are asked for one at a time.
+const Fault faults_where_features_meet[] = {
+    {"columns of the keys from the 65th on ignored", "cpu.retention.chunk16.fp32",
+     [](Problem& p) {
+       Tensor& k = p.fields.at("k");
+       for (std::size_t i = 0; i < k.data.size(); ++i)
+         if (static_cast<Index>(i) % k.shape[3] >= 64) k.data[i] = 0;
+     }},
+    {"the state of the normaliser ignored", "cpu.retention.chunk16.fp32",
+     [](Problem& p) {
+       if (const auto z = p.fields.find("initial_state.z"); z != p.fields.end())
+         std::fill(z->second.data.begin(), z->second.data.end(), 0.0);
+     }},
+    {"decay of head h % 4", "cpu.retention.chunk16.fp32",
+     [](Problem& p) {
+       if (const auto decay = p.fields.find("decay"); decay != p.fields.end())
+         for (std::size_t h = 4; h < decay->second.data.size(); ++h)
+           decay->second.data[h] = decay->second.data[h % 4];
+     }},
+    {"no scale where the output is normalised", "cpu.retention.chunk16.fp32",
+     [](Problem& p) {
+       if (p.options.normalize) p.options.scale = std::nullopt;
+     }},
+    {"states of the sequences from the 7th on ignored", "cpu.retention.chunk16.fp32",
+     [](Problem& p) {
+       for (auto& [name, tensor] : p.fields)
+         if (name.starts_with("initial_state.") && tensor.shape[0] > 6) {
+           const auto kept = static_cast<std::ptrdiff_t>(tensor.data.size()) / tensor.shape[0] * 6;
+           std::fill(tensor.data.begin() + kept, tensor.data.end(), 0.0);
+         }
+     }},
+    {"linear gates ignored", "cpu.mamba2.chunk16.fp32", [](Problem& p) {
+       if (const auto alpha = p.fields.find("alpha"); alpha != p.fields.end())
+         std::fill(alpha->second.data.begin(), alpha->second.data.end(), 1.0);
+     }}};
+
+TEST(Battery, FailsFaultsThatShowOnlyWhereFeaturesMeet) {
+  for (const Fault& fault : faults_where_features_meet) {
+    const Kernel& kernel = kernel_named(fault.kernel);
+    EXPECT_EQ(outcome_of(fed(kernel, fault.change), "combinations").verdict, Verdict::fail) << fault.words;
+    EXPECT_EQ(outcome_of(kernel, "combinations").verdict, Verdict::pass) << fault.kernel;
+  }
+}
+
+TEST(Battery, CombinesFeaturesOfEveryRegisteredKernelWithoutAFalseAlarm) {
+  for (const Kernel& kernel : registered_kernels()) {
+    const CheckOutcome outcome = outcome_of(kernel, "combinations");
+    EXPECT_TRUE(outcome.verdict == Verdict::pass || outcome.verdict == Verdict::undecided)
+        << kernel.name << ": " << outcome.reason;
+  }
+}
+
 // A lattice input has one answer: every form and algebra gives it, in arithmetic of any contract that it is certified for.
 TEST(Lattice, GivesOneAnswerInEveryFormOfEveryContract) {
   for (const Kernel& kernel : registered_kernels()) {
@@ -158,6 +224,27 @@ TEST(Lattice, GivesOneAnswerInEveryFormOfEveryContract) {
     if (const auto outputs = call(context, *problem, findings)) findings.exact(*problem, *outputs, expected);
     EXPECT_FALSE(findings.failed()) << kernel.name << ": " << findings.outcome().reason;
   }
+}
+
+// Gates summed in the domain of log2 and by a tree, as many kernels do: sums over as many closed gates must not differ.
+TEST(Lattice, ClosesSoFewGatesInAChunkThatTheOrderOfTheirSumDoesNotMatter) {
+  const BatteryContext context = context_of(kernel_named("cpu.mamba2.chunk16.fp32"));
+  Random random(1, "closed gates");
+  Case shape;
+  shape.tokens = 400, shape.key_dim = 3, shape.value_dim = 2, shape.heads = 2, shape.seed = 1;
+  const auto problem = draw_lattice(context, fitted(context, shape), random);
+  ASSERT_TRUE(problem);
+  const Tensor& g = problem->fields.at("g");
+  Index closed = 0;
+  for (Index h = 0; h < 2; ++h)
+    for (Index t = 0; t < 400; ++t) {
+      Index near = 0;
+      for (Index s = t; s < std::min<Index>(400, t + 16); ++s)
+        near += g.data[static_cast<std::size_t>(2 * s + h)] != 0;
+      EXPECT_LE(near, 3);
+      closed += g.data[static_cast<std::size_t>(2 * t + h)] != 0;
+    }
+  EXPECT_GT(closed, 10);
 }
 
 TEST(Lattice, RefusesACertificateForWhatTheFormatsCannotHold) {

@@ -28,6 +28,9 @@ Problem problem_of(const Crafted& c, const Declaration& declaration) {
   problem.batch = 1, problem.tokens = c.tokens, problem.heads = 1, problem.key_dim = c.key_dim;
   problem.value_dim = c.value_dim;
   for (const auto& [name, data] : c.fields) {
+    if ((name == "alpha" && !declaration.gates) || (name == "beta" && !declaration.beta) ||
+        (name == "level_scales" && !declaration.level_scales))
+      continue;
     const Index width = static_cast<Index>(data.size()) / c.tokens;
     const bool row = name == "q" || name == "k" || name == "v" || name == "level_scales";
     problem.fields[name] = {
@@ -43,6 +46,36 @@ Rows ones(Index count) { return Rows(static_cast<std::size_t>(count), 1.0); }
 
 std::vector<Crafted> crafted() {
   return {
+      {"underflow of a scaled query",
+       "cpu.*delta.*.fp32",
+       1,
+       1,
+       1,
+       {{"q", {1e-40}}, {"k", {1}}, {"v", {1000}}, {"beta", {1}}, {"alpha", {1}}, {"level_scales", {1}}},
+       "scale=1/3"},
+      {"underflow of a scaled query before a state",
+       "cpu.*delta.*.fp32",
+       2,
+       1,
+       1,
+       {{"q", {0, 1e-40}},
+        {"k", {1, 0}},
+        {"v", {1000, 0}},
+        {"beta", {1, 0}},
+        {"alpha", {1, 1}},
+        {"level_scales", {1, 1, 1, 1}}},
+       "scale=1/3"},
+      {"a gate below the range of double",
+       "cpu.*delta.*.fp64",
+       2,
+       1,
+       2,
+       {{"q", {0, 1}},
+        {"k", {1, 0}},
+        {"v", {1e10, 0, 0, 0}},
+        {"beta", {1, 0}},
+        {"g", {0, -750}},
+        {"level_scales", {1, 1, 1, 1}}}},
       {"rounding of a scaled query",
        "cpu.linear.chunk64.*",
        1,
