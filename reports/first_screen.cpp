@@ -44,8 +44,9 @@ std::string is_it_right(const Records& records, std::map<Verdict, std::vector<co
     sentences.push_back(
         fmt::format("{} {} suspect: {}.", kernels_of(odd.size()), are(odd.size()), names_of(odd)));
   if (const auto& right = sorted[Verdict::pass]; !right.empty())
-    sentences.push_back(
-        fmt::format("{} pass{} every case.", kernels_of(right.size()), right.size() == 1 ? "es" : ""));
+    sentences.push_back(fmt::format("{} pass{} every {}.", kernels_of(right.size()),
+                                    right.size() == 1 ? "es" : "",
+                                    of_the_battery(*right.front()->quoted) ? "check" : "case"));
   if (const auto& open = sorted[Verdict::undecided]; !open.empty()) {
     std::string why;
     for (const auto& reason : undecided_reasons(records))

@@ -22,6 +22,8 @@ namespace attest {
 namespace {
 
 constexpr std::size_t most_problems = 30;
+constexpr std::size_t most_case_rows = 3000;          // in the tables of all cases, shared by the kernels
+constexpr std::size_t least_case_rows = 10;           // of a kernel
 constexpr std::size_t most_elements = 24;             // worst elements in the page
 constexpr std::size_t most_elements_of_a_kernel = 3;  // so that one broken kernel does not hide the others
 constexpr Verdict all_verdicts[] = {Verdict::fail, Verdict::suspect, Verdict::undecided, Verdict::pass,
@@ -121,9 +123,10 @@ std::string head(const Records& records, const std::vector<KernelSummary>& kerne
   for (std::size_t g = 0; g < groups.size(); ++g)
     html += fmt::format("<a href=\"#{}\">{}</a>", section_id(g),
                         html_text(operator_title(*groups[g].front().kernel)));
-  return html +
-         "<a href=\"#elements\">Worst elements</a><a href=\"#about\">About the "
-         "verdicts</a></nav>\n</header>\n";
+  const bool elements =
+      std::any_of(records.cases.begin(), records.cases.end(), [](auto& r) { return !r.worst.empty(); });
+  return html + (elements ? "<a href=\"#elements\">Worst elements</a>" : "") +
+         "<a href=\"#about\">About the verdicts</a></nav>\n</header>\n";
 }
 
 // What went wrong.
@@ -204,7 +207,7 @@ std::string problems(const Records& records, const std::vector<KernelSummary>& k
       "worst first; the line at the bottom of a card repeats it. The element <code>o[b,t,h,c]</code> is that "
       "of batch b, "
       "token t, head h and column c, each from 0.</p>\n" +
-      why_undecided(records) + cards(wrong);
+      cards(wrong) + why_undecided(records);
   if (!undecided.empty())
     html += fmt::format(
         "<details><summary>{} kernel{} undecided: nothing was found wrong, and the reason why that proves "
@@ -408,22 +411,44 @@ std::string case_row(const CaseRecord& record) {
                      figure_cells(record), time_and_oracle_cell(record));
 }
 
-std::string case_table(std::span<const KernelSummary> kernels) {
-  std::size_t cases = 0;
+// The cases of a kernel in their order, or the worst `limit` of them, the worst first.
+std::vector<const CaseRecord*> worst_cases(const KernelSummary& kernel, std::size_t limit) {
+  auto cases = kernel.cases;
+  if (cases.size() <= limit) return cases;
+  std::stable_sort(cases.begin(), cases.end(), [](const auto* a, const auto* b) {
+    const int left = severity(a->verdict), right = severity(b->verdict);
+    return left != right ? left > right : worse_number(largest_ratio(*a), largest_ratio(*b));
+  });
+  cases.resize(limit);
+  return cases;
+}
+
+std::string case_table(std::span<const KernelSummary> kernels, std::size_t rows_of_a_kernel) {
+  if (std::all_of(kernels.begin(), kernels.end(), [](const auto& k) { return of_the_battery(*k.measured); }))
+    return "";  // the matrix of checks says it all
+  std::size_t cases = 0, shown = 0;
   std::string rows;
   for (const auto& kernel : kernels) {
-    cases += kernel.cases.size();
+    const auto worst = worst_cases(kernel, rows_of_a_kernel);
+    cases += kernel.cases.size(), shown += worst.size();
     rows += fmt::format(
-        "<tr class=\"operator\"><th colspan=\"{}\">{}<div class=\"sub\">{} · {}</div></th></tr>\n",
+        "<tr class=\"operator\"><th colspan=\"{}\">{}<div class=\"sub\">{} · {}{}</div></th></tr>\n",
         std::size(columns), name_code(kernel.kernel->name), html_text(kernel.kernel->door),
-        html_text(kernel.kernel->contract));
-    for (const auto* record : kernel.cases) rows += case_row(*record);
+        html_text(kernel.kernel->contract),
+        worst.size() < kernel.cases.size()
+            ? fmt::format(" · the worst {} of {} cases", worst.size(), kernel.cases.size())
+            : "");
+    for (const auto* record : worst) rows += case_row(*record);
   }
+  const std::string summary =
+      shown == cases
+          ? fmt::format("All {} cases as a table", cases)
+          : fmt::format("The worst {} of {} cases as a table (attest report --csv lists all)", shown, cases);
   return fmt::format(
-      "<details><summary>All {} cases as a table</summary>\n<div class=\"scroll "
-      "kernels measures\"><table>\n{}<tbody>\n{}</tbody></table>"
+      "<details><summary>{}</summary>\n<div class=\"scroll kernels "
+      "measures\"><table>\n{}<tbody>\n{}</tbody></table>"
       "</div></details>\n",
-      cases, measures_head("Case"), rows);
+      summary, measures_head("Case"), rows);
 }
 
 // Overview.
@@ -536,14 +561,20 @@ constexpr const char* printed_note =
     "operator.</p>\n";
 
 std::string operator_sections(const std::vector<std::span<const KernelSummary>>& groups, Gallery& gallery) {
+  const bool measures = std::any_of(groups.begin(), groups.end(), [](const auto& g) {
+    return std::any_of(g.begin(), g.end(), [](const auto& k) { return !of_the_battery(*k.measured); });
+  });
+  std::size_t kernels = 0;
+  for (const auto& group : groups) kernels += group.size();
+  const std::size_t rows = std::max(least_case_rows, most_case_rows / std::max<std::size_t>(kernels, 1));
   std::string html;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    html +=
-        fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}{}</section>\n", section_id(g),
-                    html_text(operator_title(*groups[g].front().kernel)),
-                    groups[g].front().kernel->variant == "printed" ? printed_note : "",
-                    g == 0 ? how_to_read : "", tables_of(groups[g]),
-                    gallery.show(operator_figures(groups[g]), heat_map(groups[g])), case_table(groups[g]));
+    html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}{}{}{}{}</section>\n", section_id(g),
+                        html_text(operator_title(*groups[g].front().kernel)),
+                        groups[g].front().kernel->variant == "printed" ? printed_note : "",
+                        g == 0 && measures ? how_to_read : "", tables_of(groups[g]),
+                        gallery.show(operator_figures(groups[g]), heat_map(groups[g])),
+                        case_table(groups[g], rows));
   return html;
 }
 
@@ -601,6 +632,8 @@ std::string element_card(const Element& element) {
 }
 
 std::string element_section(const std::vector<KernelSummary>& kernels) {
+  const auto elements = worst_elements(kernels);
+  if (elements.empty()) return "";
   std::string html = fmt::format(
       "<section id=\"elements\">\n<h2>Worst elements</h2>\n<p>The elements with the largest error/bound, at "
       "most {} of a kernel and {} in all. "
@@ -611,8 +644,6 @@ std::string element_section(const std::vector<KernelSummary>& kernels) {
       "The line below repeats the case "
       "bit for bit.</p>\n",
       most_elements_of_a_kernel, most_elements);
-  const auto elements = worst_elements(kernels);
-  if (elements.empty()) return html + "<p class=\"soft\">No record holds any.</p>\n</section>\n";
   html += "<div class=\"elements\">\n";
   for (const auto& element : elements) html += element_card(element);
   return html + "</div>\n</section>\n";

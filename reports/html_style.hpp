@@ -41,10 +41,10 @@ code { overflow-wrap: anywhere; } code.name { overflow-wrap: break-word; }
 dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: 3px 16px; margin: 0; }
 dl.facts dt { color: var(--soft); } dl.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 dl.answers { display: grid; gap: 9px; margin: 0 0 12px; }
-dl.answers > div { display: grid; grid-template-columns: 152px minmax(0, 1fr); gap: 14px; }
+dl.answers > div { display: grid; grid-template-columns: 168px minmax(0, 1fr); gap: 14px; }
 dl.answers dt { font-weight: 650; } dl.answers dd { margin: 0; min-width: 0; }
 dl.answers .replay { margin: 0; }
-.counts { margin: -6px 0 10px; font-size: 13px; }
+.counts { margin: -6px 0 10px; font-size: 13px; max-width: none; }
 details.made { font-size: 13px; } details.made .card { margin: 4px 0 0; }
 nav { display: flex; flex-wrap: wrap; gap: 6px; margin: 14px 0 0; }
 nav a { text-decoration: none; border: 1px solid var(--line); background: var(--card); border-radius: 999px; padding: 2px 11px; font-size: 13px; }

@@ -78,7 +78,7 @@ std::string row_of(const KillTable& table, const KillRow& row) {
       !row.equivalent.empty()
           ? fmt::format("<div class=\"sub\"><b>equivalent</b>: {}</div>", html_text(row.equivalent))
       : row.killed() ? ""
-                     : "<div class=\"over\">survives</div>");
+                     : "<span class=\"badge v-fail\">survives</span>");
   for (std::size_t c = 0; c < table.checks.size(); ++c)
     html += check_cell(c < row.checks.size() ? row.checks[c] : std::nullopt);
   for (std::size_t r = 0; r < table.rules.size(); ++r)
@@ -116,10 +116,9 @@ std::string rules_table(const KillTable& table, const Totals& totals) {
     rows += fmt::format("<tr><td>{}</td>{}{}</tr>\n", html_text(table.rules[r]),
                         n_cell(totals.accept_ordinary[r]), n_cell(totals.accept_all[r]));
   return fmt::format(
-      "<div class=\"scroll\"><table>\n<thead><tr><th>Usual rule: wrong kernels accepted, of {}</th><th "
-      "class=\"n\">on an "
-      "ordinary input</th><th class=\"n\">on every "
-      "input</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
+      "<div class=\"scroll\"><table>\n<thead><tr><th>Usual rule: accepts, of {}</th><th class=\"n\">ordinary "
+      "input</th><th "
+      "class=\"n\">every input</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
       totals.mutants.all, rows);
 }
 
@@ -139,7 +138,8 @@ std::string verdict_of(const Totals& totals) {
   const Tally& all = totals.mutants;
   if (all.all == 0) return "No mutant was run.";
   if (all.killed == all.all) return fmt::format("All {} wrong kernels are rejected.", all.all);
-  return fmt::format("{} of {} wrong kernels survive.", all.all - all.killed, all.all);
+  return fmt::format("{} of {} wrong kernels survive{}.", all.all - all.killed, all.all,
+                     all.all - all.killed == 1 ? "s" : "");
 }
 
 }  // namespace
@@ -151,13 +151,14 @@ std::string kill_section(const KillTable& table) {
   std::string html = fmt::format(
       "<section id=\"kill-matrix\">\n<h2>The kill matrix</h2>\n<p>{} mutants, kernels with one deliberate "
       "mistake: {} "
-      "rejected by the {} battery, seed {}; {} more are equivalent to the right kernel and count neither "
+      "rejected by the {} battery, seed {}; {} more {} equivalent to the right kernel and count neither "
       "way. ✕: this check "
       "rejects the mutant; ·: it lets it pass; !: suspect; ?: undecided; empty: not asked. Of the usual "
       "rules, A: accepts "
       "the mutant on every input of the battery; a: on an ordinary input (gaussian, published gates), not on "
       "every one.</p>\n",
-      totals.mutants.all, totals.mutants.killed, html_text(table.effort), table.seed, totals.equivalent);
+      totals.mutants.all, totals.mutants.killed, html_text(table.effort), table.seed, totals.equivalent,
+      totals.equivalent == 1 ? "is" : "are");
   html += fmt::format("<div class=\"figures tables\">\n{}<div>\n{}{}</div>\n</div>\n",
                       checks_table(table, totals), rules_table(table, totals),
                       tally_table("Operator", totals.operators));
