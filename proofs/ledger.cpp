@@ -157,8 +157,9 @@ std::string explain(const Entry& entry) {
   for (const auto& [name, value] : c.inputs.all())
     inputs += fmt::format("{}{}={}", inputs.empty() ? "" : "  ", name, matrix_json(value).dump());
   std::erase(inputs, '"');
-  std::string text = fmt::format("    claimed:   {}\n    fails at:  {}\n    compared:  {}, entry [{},{}]\n",
-                                 entry.claim->statement.text, inputs, c.difference.what, c.row, c.column);
+  std::string text = fmt::format(
+      "    claimed:   {}\n    in:        {}\n    fails at:  {}\n    compared:  {}, entry [{},{}]\n",
+      entry.claim->statement.text, entry.claim->source, inputs, c.difference.what, c.row, c.column);
   if (entry.corrected)
     text += fmt::format("    corrected: {} ({})\n", entry.claim->corrected->text,
                         finding_name(entry.corrected->verdict));

@@ -1,4 +1,4 @@
-// The ledger: every claim of SPEC section 8 and every law, decided on demand and written down.
+// The ledger: every published claim (proofs/claims) and every law, decided on demand and written down.
 // File: {"schema":"attest.claims/1","seed":...,"claims":[{id, source, statement, verdict, evidence, corrected?, instead?}]}.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
@@ -36,7 +36,7 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
 // "272 shapes x 2, degree 67, 2^-109" or "T=3 d=1 dv=1: 4 against 2".
 std::string summary(const Decision& decision);
 
-// For a refuted claim, indented lines: what was claimed, the counterexample, the corrected statement and what the
+// For a refuted claim, indented lines: what was claimed and in which paper, the counterexample, the corrected statement and what the
 // printed formula computes instead, where that is known. Empty for any other.
 std::string explain(const Entry& entry);
 

@@ -8,11 +8,13 @@
     serve()
 
 Arguments are the fields of the problem by name (initial_state.S as initial_state_S) and its options as floats; a
-problem with one that the function does not take is answered with `unsupported`. They come as NumPy arrays, bf16 as
+problem with one that the function does not take is answered with `unsupported`, and so is one for which a module is not
+installed. They come as NumPy arrays, bf16 as
 float32 of the same value; with device="cpu" or device="cuda" as PyTorch tensors of the true dtype.
 One file; needs NumPy, and PyTorch only where a device is named. The protocol is in PROTOCOL.md.
 """
 
+import hashlib
 import inspect
 import json
 import os
@@ -75,6 +77,8 @@ def _to_numpy(dtype, shape, data):
 def _to_torch(dtype, shape, data, device):
     import torch
 
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise Unsupported("PyTorch finds no CUDA device")
     if len(data) == 0:
         return torch.empty(shape, dtype=getattr(torch, _torch_types[dtype]), device=device)
     return torch.frombuffer(bytearray(data), dtype=getattr(torch, _torch_types[dtype])).reshape(shape).to(device)
@@ -135,8 +139,19 @@ def _call(request):
     return {"status": "ok", "nanoseconds": elapsed}
 
 
+def _main_file():
+    """The SHA-256 of the script that was started: what the record names as the kernel's source. None if it is no file."""
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except (TypeError, OSError):
+        return None
+
+
 def serve():
     """Answers calls until standard input ends. What the kernels print goes to standard error."""
+    digest = _main_file()  # of what runs, not of what the file may become
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -147,12 +162,15 @@ def serve():
     for line in sys.stdin:
         request = json.loads(line)
         if "hello" in request:
-            reply({"attest": 1, "kernels": [about for _, about, _ in _kernels.values()]})
+            reply({"attest": 1, "kernels": [about for _, about, _ in _kernels.values()],
+                   **({"sha256": digest} if digest else {})})
             continue
         try:
             answer = _call(request)
         except Unsupported as reason:
             answer = {"status": "unsupported", "message": str(reason)}
+        except ModuleNotFoundError as missing:  # nothing was computed that could be wrong
+            answer = {"status": "unsupported", "message": f"needs the module {missing.name}, which is not installed"}
         except Exception as error:  # the kernel's, whatever it is: attest reports it, and the next call goes on
             traceback.print_exc()
             answer = {"status": "failed", "message": f"{type(error).__name__}: {error}"}

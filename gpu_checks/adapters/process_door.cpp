@@ -207,12 +207,27 @@ class Process {
 
 }  // namespace
 
+namespace {
+
+// The SHA-256 of the program that its announcement names; empty where it names none.
+std::string announced_sha256(const Json& announced, const std::string& place) {
+  const Json given = announced.value("sha256", Json(""));
+  const std::string text = given.is_string() ? given.get<std::string>() : given.dump();
+  const bool digits = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!text.empty() && (text.size() != 64 || !digits))
+    throw BadInput(place + ": sha256 " + in_quotes(printable(text, 80)) + ": expected 64 hexadecimal digits");
+  return text;
+}
+
+}  // namespace
+
 std::vector<Kernel> open_process(const std::string& command, const DoorOptions& options) {
   const auto process = std::make_shared<Process>(command, options);
   Json announced = process->start();
+  const std::string sha256 = announced_sha256(announced, process->place());
   std::vector<Kernel> kernels;
   for (auto& [kernel, index, on_cuda] : read_announcement(announced, process->place(), "")) {
-    kernel.door = "process";
+    kernel.door = "process", kernel.sha256 = sha256;
     kernel.source = "--process " + shell_word(command);
     kernel.run = [process, of = kernel](const Problem& problem) { return process->run(of, problem); };
     kernels.push_back(std::move(kernel));

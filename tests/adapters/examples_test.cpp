@@ -45,6 +45,46 @@ TEST(Examples, InNumPyPasses) {
   EXPECT_THAT(run.out, HasSubstr("PASS       numpy_masked"));
 }
 
+// The packages may be there or not: a module of that name that cannot be imported hides them.
+TEST(Examples, AreNotRunWithoutTheirPackages) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "torch.py")
+      << "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n";
+  for (const std::string example : {"torch_attention.py", "fla_operators.py"}) {
+    const ProgramRun run = run_attest(folder, "check --process 'PYTHONPATH=" + folder.path().string() + " " +
+                                                  python_with_numpy() + " gpu_checks/adapters/examples/" +
+                                                  example + "' --seed 1 --shape T=16,d=16,dv=16");
+    EXPECT_EQ(run.exit_code, 77) << run.out << run.err;
+    EXPECT_THAT(run.out, HasSubstr("needs the module torch, which is not installed"));
+    EXPECT_THAT(run.out, testing::Not(HasSubstr("FAIL ")));
+  }
+}
+
+// What fails inside a kernel for another reason is its fault.
+TEST(Examples, ThatRaiseFail) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "raises.py")
+      << "from attest_adapter import kernel, serve\n"
+         "@kernel(op='linear', form='direct', contract='input=fp32 output=fp32')\n"
+         "def raises(q, k, v, scale=1.0):\n    raise ImportError('half built')\n"
+         "serve()\n";
+  const ProgramRun run =
+      run_attest(folder, "check --process 'PYTHONPATH=gpu_checks/adapters " + python_with_numpy() + " " +
+                             (folder / "raises.py").string() + "' --seed 1 --shape T=4,d=2,dv=2");
+  EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("ImportError: half built"));
+}
+
+TEST(Examples, InPythonAreNamedInRecordsByTheSha256OfTheirScript) {
+  const TemporaryFolder folder;
+  const std::string script = "gpu_checks/adapters/examples/numpy_hla2.py";
+  const ProgramRun run =
+      run_attest(folder, "check --process '" + python_with_numpy() + " " + script +
+                             "' --seed 1 --shape T=4,d=2,dv=2 --output " + (folder / "out").string());
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(text_of(folder / "out" / "records.jsonl"), HasSubstr(sha256(text_of(script))));
+}
+
 TEST(Examples, OfFlashinferBenchAreImportedAndJudged) {
   const TemporaryFolder folder;
   const std::string files = "tests/adapters/flashinfer/",

@@ -4,7 +4,8 @@
     attest check --time-limit 600 --process '/tmp/fla/bin/python gpu_checks/adapters/examples/fla_operators.py'
 
 The contracts are read off the kernels: operands of products are rounded to bf16, sums and the carried state are fp32.
-TRITON_INTERPRET=1 and the argument `cpu` run Triton's interpreter instead of a GPU, for what it can carry.
+TRITON_INTERPRET=1 and the argument `cpu` run Triton's interpreter instead of a GPU, for what it can carry. Without
+the packages or the GPU the kernels are NOT RUN (exit status 77).
 """
 
 import os
