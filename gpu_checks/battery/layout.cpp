@@ -98,7 +98,8 @@ Problem packed(const std::vector<Problem>& sequences, const Declaration& declara
       if (name == "decay") continue;
       Tensor own = one.fields.at(name);
       if (name == "level_scales") own = with_columns(own, all.levels);
-      if (name == "initial_state.S" && declaration.level_scales) own = with_levels(own, state_levels);
+      if (declaration.level_scales && name.starts_with("initial_state.") && name != "initial_state.position")
+        own = with_levels(own, state_levels);
       std::vector<Index> shape = own.shape;
       const std::size_t axis = per_token(name) ? 1 : 0;
       shape[axis] += target.shape[axis];
