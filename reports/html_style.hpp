@@ -58,7 +58,7 @@ tbody tr + tr td { border-top: 1px solid var(--line); }
 tbody tr.operator th { white-space: normal; background: var(--shade); color: var(--ink); border-top: 1px solid var(--line); padding-top: 5px; padding-bottom: 5px; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { width: 100%; min-width: 200px; }
-td .sub, th .sub { color: var(--soft); font-size: 12px; overflow-wrap: anywhere; }
+td .sub, th .sub { color: var(--soft); font-weight: 400; font-size: 12px; overflow-wrap: anywhere; }
 td.over { color: var(--fail); font-weight: 650; }
 .figures { columns: 2; column-gap: 16px; margin: 14px 0 0; }
 .figures.tables { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
