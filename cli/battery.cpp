@@ -13,7 +13,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
-#include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/mutants/kill_matrix.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -21,58 +21,65 @@
 #include "reports/check_record.hpp"
 #include "reports/html.hpp"
 #include "reports/record_file.hpp"
+#include "reports/record_journal.hpp"
 #include "reports/summary.hpp"
 
 namespace attest {
 namespace {
 
-struct Judged {
-  const Kernel* kernel = nullptr;
-  std::vector<BatteryEntry> entries;
-  Verdict verdict() const { return worst_verdict(entries); }
-};
-
-void print(const Judged& judged, bool table) {
-  double seconds = 0;
-  std::string reason;
-  for (const BatteryEntry& entry : judged.entries) {
-    seconds += static_cast<double>(entry.nanoseconds) * 1e-9;
-    if (entry.outcome.verdict == judged.verdict() && reason.empty() && !entry.outcome.reason.empty())
-      reason = fmt::format("{}: {}", entry.check->name, entry.outcome.reason);
+// "2 of 13 checks not run: packing, width; undecided: lattice": what a pass does not cover.
+std::string not_covered(const CaseRecord& record) {
+  std::string not_run, undecided;
+  for (const Check& check : record.checks) {
+    std::string* list = check.verdict == Verdict::not_run     ? &not_run
+                        : check.verdict == Verdict::undecided ? &undecided
+                                                              : nullptr;
+    if (list) *list += (list->empty() ? "" : ", ") + check.name;
   }
-  if (judged.verdict() == Verdict::pass) reason.clear();
-  std::string line = fmt::format("{:<9}  {:<43}  {:>6.2f} s  {}", verdict_words(judged.verdict()),
-                                 judged.kernel->name, seconds, reason);
+  std::string text;
+  if (!not_run.empty()) text = "not run: " + not_run;
+  if (!undecided.empty()) text += (text.empty() ? "" : "; ") + std::string("undecided: ") + undecided;
+  return text;
+}
+
+void print(const CaseRecord& record, bool table) {
+  const std::int64_t took = record.time ? record.time->total_ns + record.time->oracle_ns : 0;
+  std::string line = fmt::format("{:<9}  {:<43}  {:>6.2f} s  {}", verdict_words(record.verdict),
+                                 record.kernel.name, static_cast<double>(took) * 1e-9,
+                                 record.verdict == Verdict::pass ? not_covered(record) : record.reason);
   line.erase(line.find_last_not_of(' ') + 1);
   std::cout << line << '\n';
-  for (const BatteryEntry& entry : judged.entries) {
-    const CheckOutcome& outcome = entry.outcome;
-    if (!table && outcome.verdict != Verdict::fail && outcome.verdict != Verdict::suspect) continue;
-    std::string row = fmt::format("           {:<12} {:<11} {:<10} {:>4} inputs {:>8} elements  {}",
-                                  entry.check->name, entry.check->rule, verdict_words(outcome.verdict),
-                                  outcome.inputs, outcome.compared, outcome.reason);
+  for (const Check& check : record.checks) {
+    const bool bad = severity(check.verdict) >= severity(Verdict::suspect);
+    if (!table && !bad) continue;
+    std::string row =
+        fmt::format("           {:<12} {:<11} {:<10} {:>4} inputs {:>8} elements {:>6.2f} s  {}", check.name,
+                    to_string(check.rule), verdict_words(check.verdict), check.inputs.value_or(0),
+                    check.compared, static_cast<double>(check.time_ns.value_or(0)) * 1e-9, check.reason);
     row.erase(row.find_last_not_of(' ') + 1);
     std::cout << row << '\n';
+    if (bad) std::cout << "             replay: " << check.replay << '\n';
   }
 }
 
-nlohmann::json in_json(const std::vector<Judged>& all, std::uint64_t seed, Effort effort) {
+nlohmann::json in_json(const std::vector<CaseRecord>& all, std::uint64_t seed, Effort effort) {
   nlohmann::json kernels = nlohmann::json::array();
-  for (const Judged& judged : all) {
+  for (const CaseRecord& record : all) {
     nlohmann::json checks = nlohmann::json::array();
-    for (const BatteryEntry& entry : judged.entries) {
-      nlohmann::json check{{"name", entry.check->name},
-                           {"rule", entry.check->rule},
-                           {"verdict", to_string(entry.outcome.verdict)},
-                           {"inputs", entry.outcome.inputs},
-                           {"undecided", entry.outcome.undecided},
-                           {"compared", entry.outcome.compared},
-                           {"violations", entry.outcome.violations}};
-      if (!entry.outcome.reason.empty()) check["reason"] = entry.outcome.reason;
+    for (const Check& c : record.checks) {
+      nlohmann::json check{{"name", c.name},
+                           {"rule", to_string(c.rule)},
+                           {"verdict", to_string(c.verdict)},
+                           {"inputs", c.inputs.value_or(0)},
+                           {"undecided", c.undecided.value_or(0)},
+                           {"compared", c.compared},
+                           {"violations", c.violations}};
+      if (!c.reason.empty()) check["reason"] = c.reason;
+      if (severity(c.verdict) > severity(Verdict::pass)) check["replay"] = c.replay;
       checks.push_back(check);
     }
     kernels.push_back(
-        {{"kernel", judged.kernel->name}, {"verdict", to_string(judged.verdict())}, {"checks", checks}});
+        {{"kernel", record.kernel.name}, {"verdict", to_string(record.verdict)}, {"checks", checks}});
   }
   return {{"schema", "attest.battery/1"},
           {"seed", seed},
@@ -82,26 +89,42 @@ nlohmann::json in_json(const std::vector<Judged>& all, std::uint64_t seed, Effor
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
-void write_records(const std::filesystem::path& folder, const Run& run,
-                   const std::vector<CaseRecord>& cases) {
+void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error)
+  if (error || !std::filesystem::is_directory(folder))
     throw BadInput("--output " + in_quotes(folder.native()) +
                    ": cannot be made, expected a folder to write to");
+}
+
+void write_records(const std::filesystem::path& folder, const Run& run,
+                   const std::vector<CaseRecord>& cases) {
   Records records{run, cases, {}, true};
-  for (const CaseRecord& record : cases) ++records.end.cases, records.end.count(record.verdict);
-  records.end.cases = static_cast<std::int64_t>(cases.size());
-  records.end.finished = now();
   RecordWriter writer(folder / "records.jsonl", run);
   for (const CaseRecord& record : cases) writer.add(record);
-  writer.close(records.end.finished);
+  records.end = writer.close(now());
   AtomicFile page(folder / "index.html");
   page.write(render_html(records, {.title = "attest check: the battery"}));
   page.commit();
   writer.commit();
   std::cout << "records: " << (folder / "records.jsonl").string()
             << "\npage:    " << (folder / "index.html").string() << '\n';
+}
+
+// Which run this is, for --resume.
+RunIdentity identity_of(const std::vector<const Kernel*>& kernels, std::uint64_t seed,
+                        const std::string& version) {
+  std::string cases;
+  for (const Kernel* kernel : kernels) cases += kernel_identity(*kernel);
+  return {invoked_command_without("--resume"), seed, version, sha256(cases)};
+}
+
+std::uint64_t seed_of(const BatteryArguments& arguments) {
+  if (arguments.seed) return *arguments.seed;
+  if (arguments.resume)
+    if (const auto seed = RecordJournal::seed_of(std::filesystem::path(arguments.output) / journal_name))
+      return *seed;
+  return drawn_seed();
 }
 
 void write_file(const std::filesystem::path& path, const std::string& text) {
@@ -123,48 +146,84 @@ int threads_of(int asked) {
 
 }  // namespace
 
-int check_battery(const BatteryArguments& arguments, const Run& run) {
-  const std::uint64_t seed = arguments.seed ? *arguments.seed : drawn_seed();
+std::string kernel_identity(const Kernel& k) {
+  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", k.name, k.door, k.op, k.variant, k.form,
+                     to_text(k.contract), k.features, k.limits, k.source, k.sha256);
+}
+
+std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns) {
+  const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  return fmt::format("time: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, overhead {:.2f} s",
+                     seconds(oracle.nanoseconds()), oracle.computed(), oracle.computed() == 1 ? "" : "s",
+                     seconds(kernel_ns), seconds(overhead_ns));
+}
+
+int check_battery(const BatteryArguments& arguments, const Run& run, const std::string& version) {
+  refuse_unknown_check(arguments.check);
+  const std::uint64_t seed = seed_of(arguments);
   const auto kernels = find_kernels(arguments.kernel, arguments.op);
   if (kernels.empty())
     throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel) + " --operator " +
                    in_quotes(arguments.op) + ", expected globs such as cpu.hla2.*");
-  std::vector<Judged> all(kernels.size());
-  std::vector<CaseRecord> records(kernels.size());
+  std::optional<RecordJournal> journal;
+  if (!arguments.output.empty()) {
+    make_folder(arguments.output);
+    journal.emplace(std::filesystem::path(arguments.output) / journal_name,
+                    identity_of(kernels, seed, version), arguments.resume);
+  }
+  std::vector<std::optional<CaseRecord>> found(kernels.size());
+  std::size_t known = 0, next = 0;
+  for (std::size_t i = 0; journal && i < kernels.size(); ++i)
+    if (journal->holds(static_cast<Index>(i))) found[i] = journal->read(static_cast<Index>(i)), ++known;
+  if (arguments.resume)
+    std::cout << fmt::format("resumed: {} of {} kernels were checked before\n", known, kernels.size());
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (!found[i]) open.push_back(i);
   std::mutex guard;
-  std::size_t next = 0;
   Index done = 0;
+  const auto print_known = [&] {
+    for (; next < found.size() && found[next]; ++next) print(*found[next], kernels.size() == 1);
+  };
+  print_known();
   // A kernel behind another door is one worker: it is asked one thing at a time.
   const bool registered =
       std::all_of(kernels.begin(), kernels.end(), [](const Kernel* k) { return k->source.empty(); });
   const int threads = registered ? threads_of(arguments.threads) : 1;
-  for_each_parallel(static_cast<Index>(kernels.size()), threads, [&](Index i) {
-    const auto at = static_cast<std::size_t>(i);
+  for_each_parallel(static_cast<Index>(open.size()), threads, [&](Index i) {
+    const std::size_t at = open[static_cast<std::size_t>(i)];
     const Kernel& kernel = *kernels[at];
     const BatteryContext context{kernel, operator_named(kernel.op, kernel.variant), seed, arguments.effort};
-    Judged judged{nullptr, run_battery(context, arguments.check)};
+    CaseRecord record = to_record(context, run_battery(context, arguments.check), invoked_program());
     const std::lock_guard lock(guard);
-    records[at] = to_record(context, judged.entries, invoked_program());
-    all[at] = std::move(judged), all[at].kernel = &kernel;
+    if (journal) journal->add(static_cast<Index>(at), record);
+    found[at] = std::move(record);
     end_progress();
-    for (; next < all.size() && all[next].kernel; ++next) print(all[next], kernels.size() == 1);
-    show_progress(++done, static_cast<Index>(kernels.size()));
+    print_known();
+    show_progress(++done, static_cast<Index>(open.size()));
   });
   end_progress();
+  std::vector<CaseRecord> records;
   std::map<Verdict, Index> counts;
-  for (const Judged& judged : all) ++counts[judged.verdict()];
+  std::int64_t kernel_ns = 0, overhead_ns = 0;
+  for (auto& record : found) {
+    ++counts[record->verdict];
+    kernel_ns += record->time->kernel_ns;
+    overhead_ns += std::max<std::int64_t>(0, record->time->total_ns - record->time->kernel_ns);
+    records.push_back(std::move(*record));
+  }
   std::cout << fmt::format(
-      "\n{} kernels: {} pass, {} fail, {} suspect, {} undecided, {} not run; oracle {:.2f} s; {} seed {}\n",
-      all.size(), counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::suspect],
-      counts[Verdict::undecided], counts[Verdict::not_run], static_cast<double>(oracle_nanoseconds()) * 1e-9,
-      arguments.effort == Effort::quick ? "quick," : "full,", seed);
+      "\n{} kernels: {} pass, {} fail, {} suspect, {} undecided, {} not run; {} seed {}\n", records.size(),
+      counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::suspect], counts[Verdict::undecided],
+      counts[Verdict::not_run], arguments.effort == Effort::quick ? "quick," : "full,", seed);
+  std::cout << times_text(oracle_cache(), kernel_ns, overhead_ns) << '\n';
   if (!arguments.output.empty()) {
     Run with_seed = run;
     with_seed.seed = seed;
     write_records(arguments.output, with_seed, records);
   }
   if (!arguments.json.empty())
-    write_file(arguments.json, in_json(all, seed, arguments.effort).dump(1) + "\n");
+    write_file(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");
   if (counts[Verdict::fail] > 0) return exit_failed;
   if (counts[Verdict::suspect] + counts[Verdict::undecided] > 0) return exit_undecided;
   return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;

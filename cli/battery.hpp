@@ -5,6 +5,7 @@
 #include <string>
 
 #include "gpu_checks/battery/battery.hpp"
+#include "gpu_checks/oracle/oracle_cache.hpp"
 
 namespace attest {
 
@@ -13,9 +14,19 @@ struct BatteryArguments {
   std::optional<std::uint64_t> seed;
   Effort effort = Effort::quick;
   int threads = 0;
+  bool resume = false;
 };
 
-int check_battery(const BatteryArguments& arguments, const struct Run& run);
+// What --resume continues, below --output's folder while a run is in progress (reports/record_journal.hpp).
+inline constexpr const char* journal_name = "records.journal";
+
+// All that a kernel says of itself, in a line.
+std::string kernel_identity(const Kernel& kernel);
+// "time: oracle 0.12 s (3 evaluations), kernels 0.01 s, overhead 0.30 s"
+std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns);
+
+// version: of the program, for --resume.
+int check_battery(const BatteryArguments& arguments, const struct Run& run, const std::string& version);
 int check_mutants(const BatteryArguments& arguments);
 
 }  // namespace attest

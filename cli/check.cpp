@@ -8,22 +8,27 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/doors.hpp"
 #include "cli/options.hpp"
+#include "gpu_checks/adapters/sha256.hpp"
+#include "gpu_checks/oracle/oracle_cache.hpp"
 #include "reference/cases/checksum.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/check_record.hpp"
 #include "reports/html.hpp"
 #include "reports/record_file.hpp"
+#include "reports/record_journal.hpp"
 #include "reports/summary.hpp"
 
 namespace attest {
@@ -36,8 +41,10 @@ struct Arguments {
   bool unit_keys = false, whole = false;
   int threads = 0;
   std::string check;
-  bool battery = false, quick = false, full = false, mutants = false;
+  bool battery = false, quick = false, full = false, mutants = false, resume = false;
 };
+
+std::string program_version() { return ATTEST_VERSION " (" ATTEST_COMMIT ")"; }
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -205,7 +212,7 @@ void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
 
 Run describe_run(std::optional<std::uint64_t> seed) {
   Run run;
-  run.command = invoked_command(), run.seed = seed;
+  run.command = invoked_command_without("--resume"), run.seed = seed;
   run.commit = ATTEST_COMMIT, run.compiler = ATTEST_COMPILER, run.flags = ATTEST_COMPILE_FLAGS;
   run.libraries = {{"attest", ATTEST_VERSION}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
   run.started = now();
@@ -254,51 +261,95 @@ class Folder {
   bool made_ = false;
 };
 
-// Everything that a finished check is written to: opened before the work starts, put in place together at its end.
-class Journal {
+// What a case is drawn or read from, without what differs between the operators and lengths of one --shape.
+std::string input_text(const std::string& case_line) {
+  std::istringstream words(case_line);
+  std::string text, word;
+  for (words >> word; words >> word;) {
+    bool inner = false;
+    for (const char* key : {"variant=", "T=", "checksum=", "unit_keys="})
+      inner = inner || word.starts_with(key);
+    if (!inner) text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+// Which run this is, for --resume.
+RunIdentity identity_of(const Plan& plan, std::uint64_t seed) {
+  std::string cases;
+  for (const CheckSource& source : plan.sources) {
+    cases += to_text(source.input) + '\n' + fmt::format("{}\n", fmt::join(source.lengths, " "));
+    for (const Kernel* k : source.kernels) cases += kernel_identity(*k);
+  }
+  return {invoked_command_without("--resume"), seed, program_version(), sha256(cases)};
+}
+
+// Everything that a finished check is written to: opened before the work starts, put in place together at its end. Of a
+// case no more is kept in memory than what the terminal still has to say; the journal has the rest.
+class Outputs {
  public:
-  Journal(const Arguments& arguments, const Plan& plan) : seeds_(plan.seeds) {
-    records_.run = describe_run(plan.seed());
+  Outputs(const Arguments& arguments, const Plan& plan, std::uint64_t seed) : seeds_(plan.seeds) {
+    run_ = describe_run(plan.seed());
+    for (const CheckSource& source : plan.sources) inputs_.insert(input_text(to_text(source.input)));
     for (const std::string& input : arguments.inputs)
       refuse_same_file("--json", arguments.json, "--input", input);
     if (!arguments.json.empty()) json_ = std::make_unique<AtomicFile>(arguments.json);
     if (arguments.output.empty()) return;
     folder_ = std::make_unique<Folder>(arguments.output);
-    for (const char* name : {"records.jsonl", "index.html"}) {
+    for (const char* name : {"records.jsonl", "index.html", journal_name}) {
       const std::string path = (*folder_ / name).string();
       refuse_same_file("--json", arguments.json, "--output's " + std::string(name), path);
       for (const std::string& input : arguments.inputs)
         refuse_same_file("--output's " + std::string(name), path, "--input", input);
     }
     page_ = std::make_unique<AtomicFile>(*folder_ / "index.html");
-    writer_ = std::make_unique<RecordWriter>(*folder_ / "records.jsonl", records_.run);
+    writer_ = std::make_unique<RecordWriter>(*folder_ / "records.jsonl", run_);
+    journal_ =
+        std::make_unique<RecordJournal>(*folder_ / journal_name, identity_of(plan, seed), arguments.resume);
+    known_.resize(static_cast<std::size_t>(case_count(plan.sources)));
+    for (std::size_t i = 0; i < known_.size(); ++i) known_[i] = journal_->holds(static_cast<Index>(i));
+    resumed_ = arguments.resume;
   }
 
-  void add(const Checked& checked) {
+  // After what was left out: what an earlier run has found.
+  void start() {
+    if (resumed_)
+      std::cout << fmt::format("resumed: {} of {} cases were checked before\n",
+                               std::count(known_.begin(), known_.end(), true), known_.size());
+    drain();
+  }
+
+  // Whether the journal of an earlier run holds the case.
+  bool known(Index index) const { return !known_.empty() && known_[static_cast<std::size_t>(index)]; }
+
+  // A case that was not among those with an index.
+  void add_left_out(const Checked& checked) {
+    left_out_.push_back(to_record(checked, invoked_program()));
+    show(left_out_.back());
+  }
+
+  void add(Index index, const Checked& checked) {
     CaseRecord record = to_record(checked, invoked_program());
-    counts_.count(record.verdict);
-    if (first_of_line_ < records_.cases.size() &&
-        records_.cases[first_of_line_].kernel.name != record.kernel.name)
-      print_line();
-    if (writer_) writer_->add(record);
-    record.curve = thin_curve(record.curve);
-    records_.cases.push_back(std::move(record));
+    if (journal_)
+      journal_->add(index, record);
+    else
+      waiting_.emplace(index, std::move(record));
+    drain();
   }
 
   int finish() {
-    counts_.finished = now();
-    records_.end = counts_;
     print_line();
-    summarise_operators();
+    summarise();
     if (writer_) {
-      writer_->close(counts_.finished);
-      page_->write(render_html(records_, {.title = "attest check"}));
+      counts_ = writer_->close(now());
+      page_->write(render_html(for_page(), {.title = "attest check"}));
     }
     if (json_) json_->write(verdicts().dump(1) + "\n");
     if (json_) json_->commit();
     if (writer_) {
       page_->commit();
       writer_->commit();
+      journal_.reset();
       std::cout << "records: " << (*folder_ / "records.jsonl").string()
                 << "\npage:    " << (*folder_ / "index.html").string() << '\n';
     }
@@ -308,13 +359,55 @@ class Journal {
   }
 
  private:
+  // Cases whose turn has come, in the order of their indices.
+  void drain() {
+    for (;; ++next_) {
+      if (journal_) {
+        if (!journal_->holds(next_)) return;
+        show(journal_->read(next_));
+      } else {
+        const auto found = waiting_.find(next_);
+        if (found == waiting_.end()) return;
+        show(std::move(found->second));
+        waiting_.erase(found);
+      }
+    }
+  }
+
+  void show(CaseRecord record) {
+    counts_.count(record.verdict);
+    if (!line_.empty() && (line_[0].kernel.name != record.kernel.name ||
+                           input_text(line_[0].case_line) != input_text(record.case_line)))
+      print_line();
+    if (writer_) writer_->add(record);
+    if (json_) kernels_.push_back(verdict_of(record));
+    count(record);
+    record.curve.clear();
+    line_.push_back(std::move(record));
+  }
+
+  void count(const CaseRecord& record) {
+    const std::string title = operator_title(record.kernel);
+    if (!by_operator_.contains(title)) operators_.push_back(title);
+    by_operator_[title].count(record.verdict);
+    if (record.verdict == Verdict::undecided) {
+      CaseRecord& reason = undecided_.cases.emplace_back();
+      reason.verdict = record.verdict, reason.reason = record.reason, reason.kernel.name = record.kernel.name;
+    }
+    if (!record.time) return;
+    kernel_ns_ += record.time->kernel_ns;
+    overhead_ns_ += std::max<std::int64_t>(0, record.time->total_ns - record.time->kernel_ns);
+  }
+
   static void print_columns(std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     std::cout << line << '\n';
   }
-  static constexpr const char* columns = "{:<9}  {:<43}  {:<34}  {:>7}  {:>8}  {:>8}  {}";
+  static constexpr const char* columns = "{:<9}  {:<43}  {:<36}  {:>7}  {:>8}  {:>8}  {}";
 
-  void print_header() const {
+  void print_header() {
+    if (header_printed_) return;
+    header_printed_ = true;
     std::cout << "error/bound: of each T, above 1 is a failure. Worst over these T: power, the share of the "
                  "elements "
                  "whose bound is below\n|o|/4 (below 50 % nothing is claimed); ulps of the output format; "
@@ -323,21 +416,25 @@ class Journal {
     print_columns(fmt::format(columns, "verdict", "kernel", "error/bound", "power", "ulps", "L2", "reason"));
   }
 
-  // One line for the cases of one kernel since the last line: the worst verdict and its reason, error over bound at
-  // each T, the least power and the largest errors.
+  // One line for the cases of one kernel on one input: the worst verdict and its reason, error over bound at each T, the
+  // least power and the largest errors.
   void print_line() {
-    if (first_of_line_ == records_.cases.size()) return;
-    if (first_of_line_ == 0) print_header();
-    const CaseRecord* worst = &records_.cases[first_of_line_];
+    if (line_.empty()) return;
+    print_header();
+    if (const std::string input = input_text(line_[0].case_line); inputs_.size() > 1 && input != last_input_)
+      std::cout << "input: " << printable(last_input_ = input, 400) << '\n';
+    const CaseRecord* worst = line_.data();
     std::string lengths;
     std::optional<double> power, ulps, norm;
-    for (std::size_t i = first_of_line_; i < records_.cases.size(); ++i) {
-      const CaseRecord& record = records_.cases[i];
+    std::size_t not_run = 0;
+    std::string why_not;
+    for (const CaseRecord& record : line_) {
       const bool longer = record.verdict == Verdict::undecided && worst->verdict == Verdict::undecided;
       if (longer || severity(record.verdict) > severity(worst->verdict)) worst = &record;
+      if (record.verdict == Verdict::not_run && ++not_run == 1) why_not = record.reason;
       const auto* tensor = measured_tensor(record);
       const bool bounded = tensor && tensor->second.bounded;
-      lengths += fmt::format("T={} {:<8}", record.tokens.value_or(0),
+      lengths += fmt::format("T={} {:<8} ", record.tokens.value_or(0),
                              bounded ? digits(tensor->second.ratio.max) : "-");
       for (const auto& [name, error] : record.error) {
         if (error.bounded) power = std::min(power.value_or(1), error.power);
@@ -345,71 +442,109 @@ class Journal {
         if (error.norm && (!norm || worse_number(*error.norm, *norm))) norm = error.norm;
       }
     }
-    first_of_line_ = records_.cases.size();
+    std::string reason = worst->reason;
+    if (not_run > 0 && worst->verdict != Verdict::not_run)
+      reason += fmt::format("{}{} of {} cases not run: {}", reason.empty() ? "" : "; ", not_run, line_.size(),
+                            why_not);
     const auto shown = [](const std::optional<double>& value) { return value ? digits(*value) : "-"; };
     print_columns(fmt::format(columns, verdict_words(worst->verdict), worst->kernel.name, lengths,
-                              power ? percent(*power) : "-", shown(ulps), shown(norm), worst->reason));
-    if (severity(worst->verdict) >= severity(Verdict::suspect))
-      std::cout << "           replay: " << replay_of(*worst) << '\n';
+                              power ? percent(*power) : "-", shown(ulps), shown(norm), reason));
+    if (severity(worst->verdict) >= severity(Verdict::suspect)) print_where(*worst);
+    line_.clear();
   }
 
-  void summarise_operators() const {
-    std::map<std::string, End> by_operator;
-    std::vector<std::string> order;
-    for (const CaseRecord& record : records_.cases) {
-      const std::string title = operator_title(record.kernel);
-      if (!by_operator.contains(title)) order.push_back(title);
-      End& counts = by_operator[title];
-      counts.count(record.verdict);
+  static void print_where(const CaseRecord& record) {
+    if (record.locate && !in_words(*record.locate).empty())
+      std::cout << fmt::format("           where:  T={}: {}\n", record.tokens.value_or(0),
+                               in_words(*record.locate));
+    if (!record.worst.empty()) {
+      const WorstElement& w = record.worst[0];
+      std::cout << fmt::format("           worst:  {} is {}, expected {:.6g}, error/bound {}\n",
+                               index_text(w), std::isnan(w.got) ? "NaN" : fmt::format("{:.6g}", w.got),
+                               w.expected, digits(w.ratio));
     }
+    std::cout << "           replay: " << replay_of(record) << '\n';
+  }
+
+  void summarise() const {
     std::cout << fmt::format("\n{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", "operator", "cases", "pass", "fail",
                              "suspect", "undecided", "not run");
     const auto row = [](const std::string& title, const End& c) {
       std::cout << fmt::format("{:<26}{:>7}{:>7}{:>7}{:>9}{:>11}{:>9}\n", title, c.cases, c.pass, c.fail,
                                c.suspect, c.undecided, c.not_run);
     };
-    for (const std::string& title : order) row(title, by_operator.at(title));
+    for (const std::string& title : operators_) row(title, by_operator_.at(title));
     row("all", counts_);
-    for (const UndecidedReason& reason : undecided_reasons(records_))
+    for (const UndecidedReason& reason : undecided_reasons(undecided_))
       std::cout << fmt::format("undecided, {}: {} case{} of {} kernel{}\n", printable(reason.kind, 200),
                                reason.cases, reason.cases == 1 ? "" : "s", reason.kernels,
                                reason.kernels == 1 ? "" : "s");
+    std::cout << times_text(oracle_cache(), kernel_ns_, overhead_ns_) << '\n';
     if (!seeds_.empty()) std::cout << fmt::format("seed {}\n", fmt::join(seeds_, ", "));
   }
 
-  nlohmann::json verdicts() const {
-    nlohmann::json kernels = nlohmann::json::array();
-    for (const CaseRecord& record : records_.cases) {
-      nlohmann::json entry{
-          {"kernel", record.kernel.name}, {"case", record.case_line}, {"verdict", to_string(record.verdict)}};
-      if (!record.reason.empty()) entry["reason"] = record.reason;
-      if (const auto error = record.error.find("o"); error != record.error.end()) {
-        if (error->second.bounded)
-          entry["ratio"] = error->second.ratio.max, entry["power"] = error->second.power;
-        entry["ulps"] = error->second.ulp.max;
-        if (error->second.norm) entry["relative_l2"] = *error->second.norm;
-      }
-      if (!record.checks.empty()) entry["replay"] = record.checks[0].replay;
-      kernels.push_back(entry);
+  // All cases once more, of many no more than a page shows.
+  Records for_page() const {
+    Records records{run_, left_out_, counts_, true};
+    const auto total = static_cast<std::size_t>(counts_.cases);
+    const std::size_t points =
+        std::clamp<std::size_t>(200'000 / std::max<std::size_t>(total, 1), 16, curve_limit);
+    for (Index i = 0; i < static_cast<Index>(known_.size()); ++i) {
+      CaseRecord record = journal_->read(i);
+      record.curve = thin_curve(record.curve, points);
+      if (total > 1000 && record.worst.size() > 1) record.worst.resize(1);
+      if (total > 1000 && record.verdict == Verdict::pass)
+        for (Check& check : record.checks) check.worst.reset();
+      records.cases.push_back(std::move(record));
     }
+    return records;
+  }
+
+  static nlohmann::json verdict_of(const CaseRecord& record) {
+    nlohmann::json entry{
+        {"kernel", record.kernel.name}, {"case", record.case_line}, {"verdict", to_string(record.verdict)}};
+    if (!record.reason.empty()) entry["reason"] = record.reason;
+    if (const auto error = record.error.find("o"); error != record.error.end()) {
+      if (error->second.bounded)
+        entry["ratio"] = error->second.ratio.max, entry["power"] = error->second.power;
+      entry["ulps"] = error->second.ulp.max;
+      if (error->second.norm) entry["relative_l2"] = *error->second.norm;
+    }
+    if (!record.checks.empty()) entry["replay"] = record.checks[0].replay;
+    return entry;
+  }
+
+  nlohmann::json verdicts() const {
     nlohmann::json document{{"schema", "attest.check/1"}, {"cases", counts_.cases},
                             {"pass", counts_.pass},       {"fail", counts_.fail},
                             {"suspect", counts_.suspect}, {"undecided", counts_.undecided},
-                            {"not_run", counts_.not_run}, {"kernels", kernels}};
-    if (records_.run.seed) document["seed"] = *records_.run.seed;
+                            {"not_run", counts_.not_run}, {"kernels", kernels_}};
+    if (run_.seed) document["seed"] = *run_.seed;
     return document;
   }
 
   std::set<std::uint64_t> seeds_;
-  Records records_;
+  std::set<std::string> inputs_;
+  Run run_;
   End counts_;
-  std::size_t first_of_line_ = 0;
+  std::vector<bool> known_;
+  std::vector<CaseRecord> left_out_, line_;
+  std::map<Index, CaseRecord> waiting_;  // without a journal: finished, and their turn has not come
+  Index next_ = 0;
+  bool header_printed_ = false, resumed_ = false;
+  std::string last_input_;
+  std::map<std::string, End> by_operator_;
+  std::vector<std::string> operators_;
+  Records undecided_;
+  std::int64_t kernel_ns_ = 0, overhead_ns_ = 0;
+  nlohmann::json kernels_ = nlohmann::json::array();
   std::unique_ptr<Folder> folder_;
   std::unique_ptr<AtomicFile> json_, page_;
   std::unique_ptr<RecordWriter> writer_;
+  std::unique_ptr<RecordJournal> journal_;
 };
 
-Plan plan_of(const Arguments& arguments) {
+Plan plan_of(const Arguments& arguments, std::uint64_t fresh) {
   if (arguments.unit_keys && arguments.inputs.empty())
     throw BadInput("--unit-keys: has an effect on --input alone, expected --input FILE");
   if (arguments.whole && !arguments.cases.empty() && arguments.inputs.empty() && arguments.shapes.empty())
@@ -417,7 +552,6 @@ Plan plan_of(const Arguments& arguments) {
   Plan plan;
   for (const std::string& path : arguments.inputs) add_file(path, arguments, plan);
   for (const std::string& line : arguments.cases) add_case(line, arguments, plan);
-  const std::uint64_t fresh = drawn_seed();
   std::vector<std::string> shapes = arguments.shapes;
   if (arguments.inputs.empty() && arguments.cases.empty() && shapes.empty())
     shapes = {"T=128,d=32,dv=32,H=2"};
@@ -455,30 +589,48 @@ std::optional<int> run_battery_modes(const Arguments& arguments) {
                                  arguments.json,
                                  arguments.seed,
                                  arguments.full ? Effort::full : Effort::quick,
-                                 arguments.threads};
+                                 arguments.threads,
+                                 arguments.resume};
   if (arguments.mutants) return check_mutants(battery);
-  return check_battery(battery, describe_run(arguments.seed));
+  return check_battery(battery, describe_run(arguments.seed), program_version());
+}
+
+// The seed for what has none of its own: of the run that is resumed, where there is one.
+std::uint64_t fresh_seed(const Arguments& arguments) {
+  if (arguments.seed) return *arguments.seed;
+  if (arguments.resume)
+    if (const auto seed = RecordJournal::seed_of(std::filesystem::path(arguments.output) / journal_name))
+      return *seed;
+  return drawn_seed();
 }
 
 int run_check(const Arguments& arguments) {
+  if (arguments.resume && (arguments.output.empty() || arguments.mutants))
+    throw BadInput(arguments.mutants
+                       ? "--resume: not of --mutants, whose matrix is made as a whole"
+                       : "--resume: continues what --output DIR holds, expected --output beside it");
   if (const auto code = run_battery_modes(arguments)) return *code;
-  const Plan plan = plan_of(arguments);
-  Journal journal(arguments, plan);
-  for (const Checked& checked : plan.left_out) journal.add(checked);
+  const std::uint64_t seed = fresh_seed(arguments);
+  const Plan plan = plan_of(arguments, seed);
+  Outputs outputs(arguments, plan, seed);
+  for (const Checked& checked : plan.left_out) outputs.add_left_out(checked);
+  outputs.start();
   Progress progress;
+  CheckListener listener;
+  listener.known = [&](Index index) { return outputs.known(index); };
+  listener.finished = [&](Index index, const Checked& checked) {
+    progress.clear();
+    outputs.add(index, checked);
+  };
+  listener.progress = [&](Index done, Index total) { progress.show(done, total); };
   try {
-    check(plan.sources, arguments.threads,
-          {[&](const Checked& checked) {
-             progress.clear();
-             journal.add(checked);
-           },
-           [&](Index done, Index total) { progress.show(done, total); }});
+    check(plan.sources, arguments.threads, listener);
   } catch (const std::bad_alloc&) {
     throw BadInput("not enough memory, the largest case is '" + largest_case(plan) +
                    "': expected smaller T, H, B, d or dv, or fewer --threads");
   }
   progress.clear();
-  return journal.finish();
+  return outputs.finish();
 }
 
 }  // namespace
@@ -522,6 +674,9 @@ void add_check(CLI::App& app, int& exit_code) {
   add_seed(command, arguments->seed, "of --shape and the battery; drawn and printed when not given");
   add_path(command, "--output", arguments->output,
            "folder for records.jsonl and index.html, made if it is not there");
+  command->add_flag(
+      "--resume", arguments->resume,
+      "continues a run into --output's folder that was killed: the same command with --resume added");
   add_path(command, "--json", arguments->json, "also write the verdicts to this file");
   add_threads(command, arguments->threads);
   command->footer(

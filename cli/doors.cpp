@@ -1,5 +1,7 @@
 #include "cli/doors.hpp"
 
+#include <fmt/format.h>
+
 namespace attest {
 
 std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
@@ -23,6 +25,14 @@ std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
   return doors;
 }
 
-void open_kernels(const DoorOptions& options) { adopt_kernels(open_doors(options)); }
+void open_kernels(const DoorOptions& options) {
+  std::vector<Kernel> kernels = open_doors(options);
+  for (Kernel& kernel : kernels) {
+    if (options.seconds != DoorOptions().seconds)
+      kernel.source += fmt::format(" --time-limit {}", options.seconds);
+    if (options.strided) kernel.source += " --strided";
+  }
+  adopt_kernels(std::move(kernels));
+}
 
 }  // namespace attest

@@ -7,7 +7,8 @@
 
 namespace attest {
 
-// What the options name is opened, and its kernels found by find_kernels, once open_kernels() was called.
+// What the options name is opened, and its kernels found by find_kernels, once open_kernels() was called. Their source
+// names every option of the door that is not its default, so that a replay line opens the same door.
 std::shared_ptr<DoorOptions> add_door_options(CLI::App& command);
 void open_kernels(const DoorOptions& options);
 

@@ -9,6 +9,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "gpu_checks/battery/battery.hpp"
 #include "gpu_checks/kernel.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/operator.hpp"
@@ -155,14 +156,27 @@ Listing recipe_listing() {
   return listing;
 }
 
+Listing checks() {
+  Listing listing{{{"check", "rule", "what it claims", "must kill"}}, {}};
+  nlohmann::json list = nlohmann::json::array();
+  for (const BatteryCheck& check : battery_checks()) {
+    listing.rows.push_back({check.name, check.rule, check.law, std::string("families ") + check.families});
+    list.push_back(
+        {{"check", check.name}, {"rule", check.rule}, {"law", check.law}, {"families", check.families}});
+  }
+  listing.document = {{"schema", "attest.checks/1"}, {"version", ATTEST_VERSION}, {"checks", list}};
+  return listing;
+}
+
 }  // namespace
 
 void add_list(CLI::App& app, int&) {
   struct Arguments {
-    bool markdown = false, formulas = false, kernels = false, recipes = false;
+    bool markdown = false, formulas = false, kernels = false, recipes = false, checks = false;
     std::string json;
   };
-  auto* command = app.add_subcommand("list", "operators, variants, forms and options; kernels; recipes");
+  auto* command =
+      app.add_subcommand("list", "operators, variants, forms and options; kernels; recipes; checks");
   auto arguments = std::make_shared<Arguments>();
   command->add_flag("--markdown", arguments->markdown, "a Markdown table");
   auto* formulas = command->add_flag("--formulas", arguments->formulas,
@@ -171,13 +185,18 @@ void add_list(CLI::App& app, int&) {
                                        "the kernels that attest check knows, with their contracts");
   auto* of_recipes =
       command->add_flag("--recipes", arguments->recipes, "the recipes that attest check draws inputs from");
-  of_kernels->excludes(formulas)->excludes(of_recipes);
-  of_recipes->excludes(formulas);
+  auto* of_checks = command->add_flag("--checks", arguments->checks,
+                                      "the checks of the battery: law, rule, and the families of mutants "
+                                      "that each must kill (attest check --mutants)");
+  of_kernels->excludes(formulas)->excludes(of_recipes)->excludes(of_checks);
+  of_recipes->excludes(formulas)->excludes(of_checks);
+  of_checks->excludes(formulas);
   add_path(command, "--json", arguments->json, "also write what is listed to this file");
   command->footer(std::string(exit_codes) + "Example: attest list --markdown");
   command->callback([arguments] {
     const Listing listing = arguments->kernels   ? kernels()
                             : arguments->recipes ? recipe_listing()
+                            : arguments->checks  ? checks()
                                                  : operators();
     if (!arguments->json.empty()) write_file_atomically(arguments->json, listing.document.dump(1) + "\n");
     if (!arguments->formulas) {

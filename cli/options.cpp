@@ -28,6 +28,7 @@ Integer whole_number(const std::string& name, const std::string& text, Integer l
 }
 
 std::string program_text = "attest", command_text = "attest";
+std::vector<std::string> argument_list;
 
 }  // namespace
 
@@ -94,10 +95,17 @@ void refuse_same_file(const std::string& option, const std::string& path, const 
 void set_invocation(int argc, const char* const* argv) {
   if (argc < 1) return;
   program_text = command_text = shell_word(argv[0]);
-  for (int i = 1; i < argc; ++i) command_text += ' ' + shell_word(argv[i]);
+  argument_list.assign(argv + 1, argv + argc);
+  for (const std::string& word : argument_list) command_text += ' ' + shell_word(word);
 }
 const std::string& invoked_program() { return program_text; }
 const std::string& invoked_command() { return command_text; }
+std::string invoked_command_without(const std::string& flag) {
+  std::string text = program_text;
+  for (const std::string& word : argument_list)
+    if (word != flag) text += ' ' + shell_word(word);
+  return text;
+}
 
 void note(const std::string& text) {
   static std::set<std::string> said;

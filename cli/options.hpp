@@ -28,6 +28,7 @@ void refuse_same_file(const std::string& option, const std::string& path, const 
 void set_invocation(int argc, const char* const* argv);
 const std::string& invoked_program();
 const std::string& invoked_command();
+std::string invoked_command_without(const std::string& flag);
 
 // "attest: note: ..." on stderr, every text once.
 void note(const std::string& text);

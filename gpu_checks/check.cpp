@@ -8,8 +8,10 @@
 #include <set>
 #include <thread>
 
+#include "gpu_checks/adapters/doors.hpp"
 #include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
 #include "gpu_checks/oracle/gpu_oracle.hpp"
+#include "gpu_checks/oracle/oracle_cache.hpp"
 #include "reference/cases/random.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/batch.hpp"
@@ -263,38 +265,34 @@ bool long_keys(const Problem& problem, const Declaration& declaration) {
 }
 
 // The oracle for everybody who sees the same rounded inputs, of the longest length: by certified double-double sums
-// where they exist, and by intervals as soon as somebody's bound asks for a smaller radius.
+// where they exist, and by intervals for those whose bound asks for a smaller radius.
 class SharedOracle {
  public:
   SharedOracle(const Operator& op, Problem rounded, int threads)
-      : problem(std::move(rounded)), op_(op), threads_(threads) {
-    evaluate(true);
+      : problem(std::move(rounded)), op_(op), threads_(threads) {}
+  const KeptOracle& quick() {
+    if (!quick_) quick_ = evaluate(true);
+    return *quick_;
   }
-  // Whether there is a smaller radius now.
-  bool sharpen() {
-    if (sharp_) return false;
-    sharp_ = true;
-    evaluate(false);
-    return true;
+  const KeptOracle& sharp() {
+    const bool is_sharp = quick().result.method.find("double-double") == std::string::npos;
+    if (!sharp_) sharp_ = is_sharp ? quick_ : evaluate(false);
+    return *sharp_;
   }
 
   const Problem problem;  // rounded, all tokens
-  OracleResult result;
-  std::int64_t nanoseconds = 0;
 
  private:
-  void evaluate(bool double_double) {
+  std::shared_ptr<const KeptOracle> evaluate(bool double_double) const {
     OracleRequest request;
     request.rows = {0, problem.tokens};
     request.threads = threads_;
     request.double_double = double_double;
-    const auto start = Clock::now();
-    result = evaluate_oracle(op_, problem, request);
-    nanoseconds += since(start);
+    return oracle_cache().get(op_, problem, request);
   }
   const Operator& op_;
   const int threads_;
-  bool sharp_ = false;
+  std::shared_ptr<const KeptOracle> quick_, sharp_;
 };
 
 // Plain figures are the same for kernels of one input format and length: a little memory of the last ones.
@@ -302,19 +300,68 @@ struct PlainCache {
   std::map<std::pair<std::string, Index>, Matrix<double>> outputs;
 };
 
+// The oracle's values in the rows that are compared.
+struct Truth {
+  Expected expected;
+  Matrix<double> magnitude;
+};
+
+Truth truth_of(const KeptOracle& oracle, const Rows& rows, Index tokens) {
+  const OracleTensor& o = oracle.result.tensors.at("o");
+  return {{rows.gather(o.value, tokens), rows.gather(o.low, tokens), rows.gather(o.radius, tokens)},
+          rows.gather(o.magnitude, tokens)};
+}
+
+// "; 37 of them are NaN, the first o[0,3,1,2]": what is not finite where the exact value is.
+std::string not_finite(const Matrix<double>& got, const Expected& expected, const Rows& rows) {
+  Index nan = 0, infinite = 0, first = -1;
+  for (Index i = 0; i < got.size(); ++i) {
+    if (std::isfinite(got.data()[i]) || !std::isfinite(expected.high.data()[i])) continue;
+    ++(std::isnan(got.data()[i]) ? nan : infinite);
+    if (first < 0) first = i;
+  }
+  if (first < 0) return "";
+  const Index row = first / got.cols();
+  const Slot& slot = rows.slot_of(row);
+  std::string text = "; ";
+  if (nan > 0) text += std::to_string(nan) + (nan == 1 ? " is NaN" : " are NaN");
+  if (infinite > 0)
+    text += (nan > 0 ? ", " : "") + std::to_string(infinite) + (infinite == 1 ? " is" : " are") + " infinite";
+  return text + ", the first o[" + std::to_string(slot.batch) + ',' +
+         std::to_string(slot.first + rows.position_of(row)) + ',' + std::to_string(slot.head) + ',' +
+         std::to_string(first % got.cols()) + ']';
+}
+
+Quantiles cancellation_of(const Truth& truth) {
+  std::vector<double> ratios;
+  for (Index i = 0; i < truth.magnitude.size(); ++i)
+    if (const double value = std::abs(truth.expected.high.data()[i]); value > 0 && std::isfinite(value))
+      ratios.push_back(truth.magnitude.data()[i] / value);
+  return quantiles_of(std::move(ratios));
+}
+
+// The plain evaluation of the same rounded input; empty: there is none.
+const Matrix<double>& plain_output(const Kernel& kernel, const Operator& op, const Problem& problem,
+                                   const Rows& rows, PlainCache& plain) {
+  Matrix<double>& o = plain.outputs[{std::string(kernel.contract.input.name), problem.tokens}];
+  if (o.size() > 0) return o;
+  if (const auto evaluation = plain_kernel(op, problem, kernel.contract))
+    if (const KernelResult result = evaluation->run(problem); result.status == KernelStatus::ok)
+      o = rows.gather(result.outputs.at("o").data, problem.tokens);
+  return o;
+}
+
 Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input, SharedOracle& oracle,
                      Index tokens, PlainCache& plain) {
-  const auto start = Clock::now();
+  auto start = Clock::now();
   Checked result;
   result.kernel = &kernel, result.input = input, result.tokens = tokens;
   if (result.input.tokens || tokens != oracle.problem.tokens) result.input.tokens = tokens;
-  result.oracle_method = oracle.result.method, result.oracle_bits = oracle.result.bits,
-  result.oracle_ns = oracle.nanoseconds;
   const Problem problem =
       tokens == oracle.problem.tokens ? oracle.problem : first_tokens(oracle.problem, tokens);
   const auto finish = [&](Verdict verdict, std::string reason) {
     result.verdict = verdict, result.reason = std::move(reason);
-    result.total_ns = since(start);
+    result.total_ns += since(start);
     return result;
   };
   KernelResult run = kernel.run(problem);
@@ -327,40 +374,39 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
     return finish(Verdict::fail, "the output o has another shape than [B, T, H, dv] of the inputs");
 
   const Rows rows(problem);
-  const OracleTensor& truth = oracle.result.tensors.at("o");
   const Matrix<double> got = rows.gather(o.data, tokens);
-  const Expected expected{rows.gather(truth.value, oracle.problem.tokens),
-                          rows.gather(truth.low, oracle.problem.tokens),
-                          rows.gather(truth.radius, oracle.problem.tokens)};
-  const Matrix<double> magnitude = rows.gather(truth.magnitude, oracle.problem.tokens);
   const ErrorModel model = model_of(kernel, op, problem, rows);
-  const Judging how{independent(input, kernel.contract), got.size()};
   if (got.size() == 0) return finish(Verdict::not_run, "no tokens, nothing to compare");
-  result.judgement = judge(got, expected, model, kernel.contract, how);
-  if (result.judgement.radius_over_bound > largest_radius_over_bound && oracle.sharpen())
-    return judge_kernel(kernel, op, input, oracle, tokens, plain);
+  const Judging how{independent(input, kernel.contract), got.size()};
+  Truth truth;
+  const auto judge_by = [&](const KeptOracle& (SharedOracle::*which)()) {
+    result.total_ns += since(start);  // the oracle's time is counted apart
+    const KeptOracle& kept = (oracle.*which)();
+    start = Clock::now();
+    result.oracle_method = kept.result.method, result.oracle_bits = kept.result.bits;
+    result.oracle_ns += kept.nanoseconds;
+    truth = truth_of(kept, rows, oracle.problem.tokens);
+    result.judgement = judge(got, truth.expected, model, kernel.contract, how);
+  };
+  judge_by(&SharedOracle::quick);
+  if (result.judgement.radius_over_bound > largest_radius_over_bound && &oracle.sharp() != &oracle.quick())
+    judge_by(&SharedOracle::sharp);
   result.bounded = !model.undecided;
-  result.norm = relative_norm(got, expected, rows);
+  result.norm = relative_norm(got, truth.expected, rows);
   if (result.bounded)
-    describe({got, expected.high, expected.low, model}, rows, problem, kernel.how, result),
+    describe({got, truth.expected.high, truth.expected.low, model}, rows, problem, kernel.how, result),
         result.stages = mean_shares(model);
   else
-    result.judgement.grade.ulp = ulps_of(got, expected, kernel.contract.output);
-  std::vector<double> cancellation;
-  for (Index i = 0; i < got.size(); ++i)
-    if (const double value = std::abs(expected.high.data()[i]); value > 0 && std::isfinite(value))
-      cancellation.push_back(magnitude.data()[i] / value);
-  result.magnitude = quantiles_of(std::move(cancellation));
+    result.judgement.grade.ulp = ulps_of(got, truth.expected, kernel.contract.output);
+  result.magnitude = cancellation_of(truth);
 
-  Matrix<double>& plain_o = plain.outputs[{std::string(kernel.contract.input.name), tokens}];
-  if (plain_o.size() == 0)
-    if (const auto evaluation = plain_kernel(op, problem, kernel.contract))
-      if (const KernelResult plainly = evaluation->run(problem); plainly.status == KernelStatus::ok)
-        plain_o = rows.gather(plainly.outputs.at("o").data, tokens);
-  if (plain_o.size() > 0) result.plain = judge(plain_o, expected, model, kernel.contract, how).grade;
-  if (result.plain && !result.bounded) result.plain->ulp = ulps_of(plain_o, expected, kernel.contract.output);
+  if (const Matrix<double>& plainly = plain_output(kernel, op, problem, rows, plain); plainly.size() > 0) {
+    result.plain = judge(plainly, truth.expected, model, kernel.contract, how).grade;
+    if (!result.bounded) result.plain->ulp = ulps_of(plainly, truth.expected, kernel.contract.output);
+  }
   const bool raw = result.judgement.verdict == Verdict::undecided && long_keys(problem, op.declaration());
-  return finish(result.judgement.verdict, result.judgement.reason + (raw ? raw_keys : ""));
+  return finish(result.judgement.verdict,
+                result.judgement.reason + not_finite(got, truth.expected, rows) + (raw ? raw_keys : ""));
 }
 
 Format format_of(Dtype dtype) {
@@ -382,16 +428,9 @@ Format format_of(Dtype dtype) {
 
 const Operator& operator_of(const Kernel& kernel) { return operator_named(kernel.op, kernel.variant); }
 
-bool same_inputs(const Problem& a, const Problem& b) {
-  const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
-  if (a.fields.size() != b.fields.size() || to_text(a.options) != to_text(b.options)) return false;
-  for (const auto& [name, tensor] : a.fields) {
-    const Tensor* other = b.field(name);
-    if (!other ||
-        !std::equal(tensor.data.begin(), tensor.data.end(), other->data.begin(), other->data.end(), same))
-      return false;
-  }
-  return true;
+// Kernels whose contracts round every input alike.
+bool same_rounding(const Contract& a, const Contract& b) {
+  return a.input == b.input && a.gate_sum == b.gate_sum && a.state == b.state;
 }
 
 // SUSPECT once more with fresh seeds.
@@ -414,78 +453,88 @@ void ask_again(const Kernel& kernel, const Operator& op, Checked& result) {
   result.reason += "; not again with seeds " + seeds;
 }
 
-// One rounded input, the kernels that see it, and where their results belong.
+// One rounded input, the kernels that see it, and the indices of their cases.
 struct Job {
   const CheckSource* source;
   const Operator* op;
   Case input;
-  Problem rounded;
   std::vector<Index> lengths;
-  std::vector<std::pair<const Kernel*, std::vector<Index>>>
-      kernels;  // and an index of results for every length
+  std::vector<std::pair<const Kernel*, std::vector<Index>>> kernels;  // and an index for every length
 };
 
-std::vector<Job> plan(const std::vector<CheckSource>& sources, Index& total) {
-  std::vector<Job> jobs;
-  total = 0;
-  for (const CheckSource& source : sources) {
-    const Operator& op = operator_of(*source.kernels.at(0));
-    // Drawn inputs of different lengths have level scales of their own: every length is a job. A file is one.
-    std::vector<std::vector<Index>> groups;
-    if (source.input.drawn())
-      for (const Index length : source.lengths) groups.push_back({length});
-    else
-      groups.push_back(source.lengths);
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      Case input = source.input;
-      if (input.drawn()) input.tokens = groups[g].back();
-      const Problem problem = source.input.drawn() ? draw_problem(input, op.declaration()) : source.problem;
-      const std::size_t first = jobs.size();
-      for (std::size_t k = 0; k < source.kernels.size(); ++k) {
-        Problem rounded = round_inputs(source.kernels[k]->contract, problem);
-        auto job = std::find_if(jobs.begin() + static_cast<std::ptrdiff_t>(first), jobs.end(),
-                                [&](const Job& j) { return same_inputs(j.rounded, rounded); });
-        if (job == jobs.end())
-          job = jobs.insert(jobs.end(), {&source, &op, input, std::move(rounded), groups[g], {}});
-        std::vector<Index> indices;
-        Index index = total + static_cast<Index>(k * source.lengths.size());
-        for (std::size_t before = 0; before < g; ++before) index += static_cast<Index>(groups[before].size());
-        for (std::size_t l = 0; l < groups[g].size(); ++l) indices.push_back(index++);
-        job->kernels.emplace_back(source.kernels[k], indices);
-      }
-    }
-    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
-  }
-  return jobs;
+// Drawn inputs of different lengths have level scales of their own: every length is a job. A file is one.
+std::vector<std::vector<Index>> length_groups(const CheckSource& source) {
+  if (!source.input.drawn()) return {source.lengths};
+  std::vector<std::vector<Index>> groups;
+  for (const Index length : source.lengths) groups.push_back({length});
+  return groups;
 }
 
-// Hands results over in order.
+void add_jobs(const CheckSource& source, Index first_index, const CheckListener& listener,
+              std::vector<Job>& jobs) {
+  const Operator& op = operator_of(*source.kernels.at(0));
+  Index before = 0;
+  for (const std::vector<Index>& lengths : length_groups(source)) {
+    Case input = source.input;
+    if (input.drawn()) input.tokens = lengths.back(), draw_problem(input, op.declaration());  // BadInput now
+    const auto first = static_cast<std::ptrdiff_t>(jobs.size());
+    for (std::size_t k = 0; k < source.kernels.size(); ++k) {
+      std::vector<Index> indices;
+      bool wanted = false;
+      for (std::size_t l = 0; l < lengths.size(); ++l) {
+        indices.push_back(first_index + static_cast<Index>(k * source.lengths.size() + l) + before);
+        wanted = wanted || !listener.known || !listener.known(indices.back());
+      }
+      if (!wanted) continue;
+      auto job = std::find_if(jobs.begin() + first, jobs.end(), [&](const Job& j) {
+        return same_rounding(j.kernels[0].first->contract, source.kernels[k]->contract);
+      });
+      if (job == jobs.end()) job = jobs.insert(jobs.end(), {&source, &op, input, lengths, {}});
+      job->kernels.emplace_back(source.kernels[k], indices);
+    }
+    before += static_cast<Index>(lengths.size());
+  }
+}
+
+// Hands results over, in order where it is asked for.
 class Sequencer {
  public:
   Sequencer(Index total, const CheckListener& listener)
-      : results_(static_cast<std::size_t>(total)), listener_(listener) {}
+      : results_(static_cast<std::size_t>(total)), listener_(listener) {
+    for (Index i = 0; i < total; ++i)
+      if (known(i)) --to_run_;
+    to_run_ += total;
+  }
+  bool known(Index index) const { return listener_.known && listener_.known(index); }
   void add(Index index, Checked result) {
     const std::lock_guard lock(guard_);
-    results_[static_cast<std::size_t>(index)] = std::move(result);
+    if (listener_.finished) listener_.finished(index, result);
     ++done_;
-    if (listener_.progress) listener_.progress(done_, static_cast<Index>(results_.size()));
-    for (; next_ < results_.size() && results_[next_]; results_[next_++].reset())
-      listener_.result(*results_[next_]);
+    if (listener_.progress) listener_.progress(done_, to_run_);
+    if (!listener_.result) return;
+    results_[static_cast<std::size_t>(index)] = std::move(result);
+    for (; next_ < results_.size() && (results_[next_] || known(static_cast<Index>(next_))); ++next_) {
+      if (results_[next_]) listener_.result(*results_[next_]);
+      results_[next_].reset();
+    }
   }
 
  private:
   std::mutex guard_;
   std::vector<std::optional<Checked>> results_;
   std::size_t next_ = 0;
-  Index done_ = 0;
+  Index done_ = 0, to_run_ = 0;
   const CheckListener& listener_;
 };
 
 void perform(const Job& job, int oracle_threads, Sequencer& sequencer) {
-  SharedOracle oracle(*job.op, job.rounded, oracle_threads);
+  const Problem drawn =
+      job.input.drawn() ? draw_problem(job.input, job.op->declaration()) : job.source->problem;
+  SharedOracle oracle(*job.op, round_inputs(job.kernels.at(0).first->contract, drawn), oracle_threads);
   PlainCache plain;
   for (const auto& [kernel, indices] : job.kernels)
     for (std::size_t l = 0; l < job.lengths.size(); ++l) {
+      if (sequencer.known(indices[l])) continue;
       Checked result = judge_kernel(*kernel, *job.op, job.input, oracle, job.lengths[l], plain);
       ask_again(*kernel, *job.op, result);
       sequencer.add(indices[l], std::move(result));
@@ -494,12 +543,23 @@ void perform(const Job& job, int oracle_threads, Sequencer& sequencer) {
 
 }  // namespace
 
+Index case_count(const std::vector<CheckSource>& sources) {
+  Index total = 0;
+  for (const CheckSource& source : sources)
+    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
+  return total;
+}
+
 void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener) {
   std::string without;
   use_certified_engine(gpu_engine(without), gpu_oracle_tokens);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<Job> jobs;
   Index total = 0;
-  std::vector<Job> jobs = plan(sources, total);
+  for (const CheckSource& source : sources) {
+    add_jobs(source, total, listener, jobs);
+    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
+  }
   Sequencer sequencer(total, listener);
   const int oracle_threads = jobs.empty() ? 1 : std::max(1, threads / static_cast<int>(jobs.size()));
   for_each_parallel(static_cast<Index>(jobs.size()), threads,
@@ -552,8 +612,21 @@ Problem problem_of(const Case& input, const Declaration& declaration) {
   return first_tokens(problem, input.tokens.value_or(problem.tokens));
 }
 
+std::string replay_start(const Kernel& kernel, const std::string& program) {
+  std::string glob;  // that this name alone matches
+  bool plain = true;
+  for (const char c : kernel.name) {
+    if (std::string_view("*?[\\").find(c) != std::string_view::npos) glob += '\\';
+    glob += c;
+    plain = plain && (std::isalnum(static_cast<unsigned char>(c)) ||
+                      std::string_view("._-+:/@").find(c) != std::string_view::npos);
+  }
+  return program + " check " + (kernel.source.empty() ? "" : kernel.source + ' ') + "--kernel " +
+         (plain ? glob : shell_word(glob));
+}
+
 std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program) {
-  return program + " check --kernel " + kernel.name + " --case '" + to_text(input) + "'";
+  return replay_start(kernel, program) + " --case '" + to_text(input) + "'";
 }
 
 }  // namespace attest

@@ -54,17 +54,22 @@ struct Checked {
   std::optional<Grade> plain;              // masked dense evaluation, operands in the input format
   std::string oracle_method;
   int oracle_bits = 0;
+  // oracle: of the evaluation that it shares with others; total: running and judging the kernel, without the oracle
   std::int64_t kernel_ns = 0, oracle_ns = 0, total_ns = 0;
 };
 
-// Results come in the order of the sources, their kernels and their lengths, from one thread at a time; `done` counts
-// the finished ones, also those whose turn has not come.
+// A case has an index: sources, their kernels, their lengths, counted in this order. Listeners are called from one
+// thread at a time.
 struct CheckListener {
-  std::function<void(const Checked&)> result;
-  std::function<void(Index done, Index total)> progress;
+  std::function<void(const Checked&)> result = {};             // in the order of the indices
+  std::function<void(Index done, Index total)> progress = {};  // of those that are run
+  std::function<bool(Index index)> known = {};                 // such a case is not run and gives no result
+  std::function<void(Index index, const Checked&)> finished = {};  // as soon as it is, in any order
 };
 
+// What a case gives depends on its input and its kernel alone, neither on the threads nor on the other cases.
 void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener);
+Index case_count(const std::vector<CheckSource>& sources);
 
 // The single check: one kernel, one case.
 Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem);
@@ -74,7 +79,8 @@ Checked check_one(const Kernel& kernel, const Case& input, const Problem& proble
 Problem problem_of(const Case& input, const Declaration& declaration);
 Problem first_tokens(const Problem& problem, Index tokens);
 
-// `program` as a word of a shell.
+// `program` as a word of a shell. "PROGRAM check [what opens the kernel's door] --kernel NAME", and with the case.
+std::string replay_start(const Kernel& kernel, const std::string& program);
 std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program = "attest");
 
 }  // namespace attest

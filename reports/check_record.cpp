@@ -30,8 +30,7 @@ Check value_check(const Checked& checked, const std::string& replay) {
 
 CaseRecord to_record(const Checked& checked, const std::string& program) {
   const Kernel& kernel = *checked.kernel;
-  std::string replay = replay_line(kernel, checked.input, program);
-  if (!kernel.source.empty()) replay.insert(replay.find("--kernel "), kernel.source + ' ');
+  const std::string replay = replay_line(kernel, checked.input, program);
   CaseRecord record;
   record.case_line = to_text(checked.input);
   record.kernel = {kernel.name,    kernel.door, kernel.op,
@@ -63,6 +62,16 @@ CaseRecord to_record(const Checked& checked, const std::string& program) {
   return record;
 }
 
+std::string in_words(const Locate& where) {
+  std::string text;
+  const auto add = [&](const char* name, const std::string& what) {
+    if (!what.empty()) text += (text.empty() ? "" : ", ") + std::string(name) + ' ' + what;
+  };
+  add("tokens", where.tokens), add("position in the chunk", where.chunk_position);
+  add("head", where.heads), add("level", where.levels), add("column", where.columns);
+  return text;
+}
+
 CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEntry>& entries,
                      const std::string& program) {
   const Kernel& kernel = context.kernel;
@@ -70,20 +79,24 @@ CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEnt
                     seed = std::to_string(context.seed);
   CaseRecord record;
   record.case_line = kernel.op + " variant=" + kernel.variant + " battery=" + effort + " seed=" + seed;
-  record.kernel = {kernel.name, kernel.door, kernel.op, kernel.variant, kernel.form, to_text(kernel.contract),
-                   ""};
+  record.kernel = {kernel.name,    kernel.door, kernel.op,
+                   kernel.variant, kernel.form, to_text(kernel.contract),
+                   kernel.sha256};
   record.verdict = worst_verdict(entries);
   Times time;
   for (const BatteryEntry& entry : entries) {
     const CheckOutcome& outcome = entry.outcome;
-    time.total_ns += entry.nanoseconds;
+    time.total_ns += entry.nanoseconds - entry.oracle_nanoseconds;
+    time.kernel_ns += entry.kernel_nanoseconds, time.oracle_ns += entry.oracle_nanoseconds;
     Check check;
     check.name = entry.check->name, check.verdict = outcome.verdict, check.reason = outcome.reason;
     const std::string_view rule = entry.check->rule;
     check.rule = rule == "bound" ? Rule::bound : rule == "bitwise" ? Rule::bitwise : Rule::structural;
     check.compared = outcome.compared, check.violations = outcome.violations;
-    check.replay = program + " check --kernel " + kernel.name + " --" + effort + " --check " + check.name +
-                   " --seed " + seed;
+    check.inputs = outcome.inputs, check.time_ns = entry.nanoseconds;
+    if (outcome.undecided > 0) check.undecided = outcome.undecided;
+    check.replay =
+        replay_start(kernel, program) + " --" + effort + " --check " + check.name + " --seed " + seed;
     if (outcome.worst) {
       const Difference& worst = *outcome.worst;
       const double error = std::abs(worst.got - worst.expected);

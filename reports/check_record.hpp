@@ -14,4 +14,7 @@ CaseRecord to_record(const Checked& checked, const std::string& program = "attes
 CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEntry>& entries,
                      const std::string& program = "attest");
 
+// "tokens 16..31, position in the chunk 0, head 1, column 3"; empty: nothing is known.
+std::string in_words(const Locate& where);
+
 }  // namespace attest

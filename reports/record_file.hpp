@@ -48,6 +48,9 @@ Records read_records(const std::filesystem::path& path, Incomplete incomplete = 
 Records parse_records(std::istream& input, const std::string& name,
                       Incomplete incomplete = Incomplete::refuse);
 
+// The line of one case.
+CaseRecord parse_case_record(const std::string& line, const std::string& file_line);
+
 std::string to_json_line(const Run& run);
 std::string to_json_line(const CaseRecord& record);
 std::string to_json_line(const End& end);

@@ -158,7 +158,8 @@ WorstElement worst_element(const Node& node) {
 }
 
 Check check(const Node& node) {
-  node.members({"name", "verdict", "rule", "compared", "violations"}, {"worst", "replay", "reason"});
+  node.members({"name", "verdict", "rule", "compared", "violations"},
+               {"worst", "replay", "reason", "inputs", "undecided", "time_ns"});
   Check c;
   c.name = node.at("name").text();
   c.verdict = verdict(node.at("verdict"));
@@ -169,6 +170,9 @@ Check check(const Node& node) {
   if (node.has("worst")) c.worst = worst_element(node.at("worst"));
   c.replay = node.text_or_empty("replay");
   c.reason = node.text_or_empty("reason");
+  if (node.has("inputs")) c.inputs = node.at("inputs").count();
+  if (node.has("undecided")) c.undecided = node.at("undecided").count();
+  if (node.has("time_ns")) c.time_ns = node.at("time_ns").count();
   return c;
 }
 
@@ -311,6 +315,11 @@ json parse_line(const std::string& text, const std::string& file_line) {
 }
 
 }  // namespace
+
+CaseRecord parse_case_record(const std::string& line, const std::string& file_line) {
+  const json value = parse_line(line, file_line);
+  return case_record(Node(value, file_line));
+}
 
 Records parse_records(std::istream& input, const std::string& name, Incomplete incomplete) {
   Records records;

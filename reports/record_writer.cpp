@@ -56,6 +56,9 @@ Json check(const Check& c) {
   if (c.worst) json["worst"] = worst_element(*c.worst);
   put_text(json, "replay", c.replay);
   put_text(json, "reason", c.reason);
+  if (c.inputs) json["inputs"] = *c.inputs;
+  if (c.undecided) json["undecided"] = *c.undecided;
+  if (c.time_ns) json["time_ns"] = *c.time_ns;
   return json;
 }
 

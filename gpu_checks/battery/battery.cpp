@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/checks.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -17,12 +18,24 @@ const std::vector<BatteryCheck>& battery_checks() {
   return list;
 }
 
+void refuse_unknown_check(std::string_view glob) {
+  for (const BatteryCheck& check : battery_checks())
+    if (glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0) return;
+  std::string names;
+  for (const BatteryCheck& check : battery_checks())
+    names += (names.empty() ? "" : " ") + std::string(check.name);
+  throw BadInput("--check " + in_quotes(glob) + ": no such check, expected a glob of: " + names +
+                 " (attest list --checks says what they do)");
+}
+
 std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, bool spare) {
+  refuse_unknown_check(glob);
   std::vector<BatteryEntry> entries;
   for (const BatteryCheck& check : battery_checks()) {
     if (!glob.empty() && fnmatch(std::string(glob).c_str(), check.name, 0) != 0) continue;
     BatteryEntry& entry = entries.emplace_back(BatteryEntry{&check, {}, 0});
     const auto start = std::chrono::steady_clock::now();
+    const Spent before = spent_on_this_thread();
     const std::string why = check.cannot_run(context);
     const bool spared = spare && check.expensive && worst_verdict(entries) == Verdict::fail;
     if (!why.empty())
@@ -32,8 +45,9 @@ std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string
     else
       entry.outcome = check.run(context);
     entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    entry.kernel_nanoseconds = spent_on_this_thread().kernel_ns - before.kernel_ns;
+    entry.oracle_nanoseconds = spent_on_this_thread().oracle_ns - before.oracle_ns;
   }
-  if (entries.empty()) throw BadInput("--check " + in_quotes(glob) + ": no such check");
   return entries;
 }
 

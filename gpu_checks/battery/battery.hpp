@@ -33,19 +33,23 @@ struct BatteryContext {
 
 struct BatteryCheck {
   const char* name;
-  const char* rule;  // "bitwise", "bound" or "structural"
-  const char* law;   // in one line
-  bool expensive;    // seconds: a mutant that a cheaper check rejected is not asked again
+  const char* rule;      // "bitwise", "bound" or "structural"
+  const char* law;       // in one line
+  const char* families;  // of mutants that it must kill (gpu_checks/mutants), "3 5"
+  bool expensive;        // seconds: a mutant that a cheaper check rejected is not asked again
   std::string (*cannot_run)(const BatteryContext&);
   CheckOutcome (*run)(const BatteryContext&);
 };
 
 const std::vector<BatteryCheck>& battery_checks();
+// BadInput, with the names there are, where no check matches.
+void refuse_unknown_check(std::string_view glob);
 
 struct BatteryEntry {
   const BatteryCheck* check;
   CheckOutcome outcome;
-  std::int64_t nanoseconds = 0;
+  std::int64_t nanoseconds = 0;  // all of it, of which in the kernel and in the oracle:
+  std::int64_t kernel_nanoseconds = 0, oracle_nanoseconds = 0;
 };
 // All checks whose name matches the glob (empty: all), in their order. spare: an expensive check is left out once
 // another has failed. BadInput if no check has such a name.

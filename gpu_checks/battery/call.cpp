@@ -4,8 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <deque>
-#include <mutex>
 
 #include "gpu_checks/battery/state_bound.hpp"
 #include "reference/forms/batch.hpp"
@@ -14,32 +12,7 @@
 namespace attest {
 namespace {
 
-std::string content_of(const Operator& op, const Problem& problem) {
-  std::string text = op.declaration().name + '/' + op.declaration().variant + '/' + to_text(problem.options);
-  const auto append = [&](const void* data, std::size_t size) {
-    text.append(static_cast<const char*>(data), size);
-  };
-  const Index sizes[] = {problem.batch,   problem.tokens,    problem.heads,
-                         problem.key_dim, problem.value_dim, problem.levels};
-  append(sizes, sizeof sizes);
-  append(problem.cu_seqlens.data(), problem.cu_seqlens.size() * sizeof(Index));
-  for (const auto& [name, tensor] : problem.fields) {
-    text += name;
-    append(tensor.shape.data(), tensor.shape.size() * sizeof(Index));
-    append(tensor.data.data(), tensor.data.size() * sizeof(double));
-  }
-  return text;
-}
-
-std::int64_t& oracle_clock() {
-  static std::int64_t total = 0;
-  return total;
-}
-
-std::mutex& guard() {
-  static std::mutex one;
-  return one;
-}
+thread_local Spent spent;
 
 struct Bounds {
   std::map<std::string, std::vector<double>> deterministic, passing;  // by tensor, flat
@@ -185,6 +158,7 @@ Problem drawn(const BatteryContext& context, Case shape) {
 
 std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings) {
   KernelResult result = context.kernel.run(problem);
+  spent.kernel_ns += result.nanoseconds;
   if (result.status == KernelStatus::unsupported)
     return findings.leave_out("unsupported: " + result.message), std::nullopt;
   if (result.status == KernelStatus::failed)
@@ -202,31 +176,16 @@ std::optional<Tensors> call(const BatteryContext& context, const Problem& proble
   return outputs;
 }
 
-std::shared_ptr<const Truth> truth_of(const Operator& op, const Problem& problem) {
-  static std::map<std::string, std::shared_ptr<const Truth>> kept;
-  static std::deque<std::string> order;
-  const std::string key = content_of(op, problem);
-  {
-    const std::lock_guard lock(guard());
-    if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  }
+std::shared_ptr<const KeptOracle> truth_of(const Operator& op, const Problem& problem) {
   const auto start = std::chrono::steady_clock::now();
-  auto truth = std::make_shared<Truth>();
   OracleRequest request;
   request.magnitude = false, request.threads = 1;
-  truth->oracle = evaluate_oracle(op, problem, request);
-  truth->nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-  const std::lock_guard lock(guard());
-  oracle_clock() += truth->nanoseconds;
-  if (kept.emplace(key, truth).second) order.push_back(key);
-  for (; order.size() > 512; order.pop_front()) kept.erase(order.front());
+  auto truth = oracle_cache().get(op, problem, request);
+  spent.oracle_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   return truth;
 }
 
-std::int64_t oracle_nanoseconds() {
-  const std::lock_guard lock(guard());
-  return oracle_clock();
-}
+Spent& spent_on_this_thread() { return spent; }
 
 void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
                    bool statistical, Findings& findings) {
@@ -234,8 +193,8 @@ void judge_outputs(const BatteryContext& context, const Problem& problem, const 
   const Bounds bounds = bounds_of(context, problem, statistical, outputs.size() > 1);
   for (const auto& [name, got] : outputs) {
     if (got.data.empty()) continue;
-    const auto found = truth->oracle.tensors.find(name);
-    if (found == truth->oracle.tensors.end()) continue;
+    const auto found = truth->result.tensors.find(name);
+    if (found == truth->result.tensors.end()) continue;
     if (const auto why = bounds.undecided.find(name); why != bounds.undecided.end()) {
       findings.leave_out(why->second);
       continue;

@@ -1,12 +1,12 @@
 // One call of the kernel, and what a value may differ by: the oracle with its final states, and the bounds of the
-// error model. Oracle results are kept by content, so that kernels which see the same inputs share them.
+// error model. Kernels which see the same inputs share their oracle results.
 #pragma once
 #include <memory>
 #include <optional>
 
 #include "gpu_checks/battery/battery.hpp"
+#include "gpu_checks/oracle/oracle_cache.hpp"
 #include "reference/cases/case.hpp"
-#include "reference/forms/oracle.hpp"
 
 namespace attest {
 
@@ -19,12 +19,14 @@ Problem drawn(const BatteryContext& context, Case shape);
 // noted in the findings, if the kernel does not take the problem (left out) or fails (a fault).
 std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings);
 
-struct Truth {
-  OracleResult oracle;
-  std::int64_t nanoseconds = 0;
+std::shared_ptr<const KeptOracle> truth_of(const Operator& op, const Problem& problem);
+
+// What call() and truth_of() took so far on this thread: run_battery() reads it before and after a check.
+struct Spent {
+  std::int64_t kernel_ns = 0;  // as the kernels say
+  std::int64_t oracle_ns = 0;
 };
-std::shared_ptr<const Truth> truth_of(const Operator& op, const Problem& problem);
-std::int64_t oracle_nanoseconds();  // spent so far in this process
+Spent& spent_on_this_thread();
 
 // Compares o, and the final states by a running error bound, with the oracle. Left out: where the bound has no value
 // or no power. `statistical`: the narrower bound of independent draws decides between PASS and SUSPECT.

@@ -56,6 +56,7 @@ CheckOutcome run(const BatteryContext& context) {
 const BatteryCheck causality_check{"causality",
                                    "bitwise",
                                    "rows before a change of the inputs keep their bits",
+                                   "1 3 5",
                                    false,
                                    [](const BatteryContext& context) -> std::string {
                                      if (!context.declaration().causal) return "the operator is not causal";

@@ -18,8 +18,8 @@ void compare(const BatteryContext& context, const Problem& problem, Findings& fi
   if (!outputs) return;
   const auto truth = truth_of(context.op, problem);
   for (const auto& [name, got] : *outputs) {
-    const auto found = truth->oracle.tensors.find(name);
-    if (found == truth->oracle.tensors.end()) continue;
+    const auto found = truth->result.tensors.find(name);
+    if (found == truth->result.tensors.end()) continue;
     std::vector<bool> must(got.data.size());
     for (std::size_t i = 0; i < must.size(); ++i) must[i] = !std::isfinite(found->second.value[i]);
     findings.not_finite(problem, name, got, must);
@@ -61,6 +61,7 @@ CheckOutcome run(const BatteryContext& context) {
 const BatteryCheck containment_check{"containment",
                                      "structural",
                                      "what depends on a NaN or an infinity is not finite",
+                                     "2 13",
                                      false,
                                      [](const BatteryContext&) { return std::string(); },
                                      run};

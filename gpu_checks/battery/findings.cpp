@@ -48,7 +48,7 @@ std::string in_words(const Places& p) {
   return text;
 }
 
-void Findings::input(std::string words) { input_ = std::move(words), counted_ = false; }
+void Findings::input(std::string words) { input_ = std::move(words), counted_ = differs_ = false; }
 
 void Findings::leave_out(const std::string& why) {
   ++left_out_;
@@ -63,10 +63,12 @@ void Findings::fault(const std::string& what) {
 void Findings::violate(const Problem& problem, const std::string& tensor, const std::vector<Index>& shape,
                        Index flat, double expected, double got, double bound, double ratio) {
   ++violations_;
+  if (!differs_) ++differing_, differs_ = true;
   if (first_input_.empty()) first_input_ = input_;
+  if (first_input_ != input_) return;
+  if (std::isnan(got) && std::isfinite(expected)) ++not_numbers_;
   const std::vector<Index> index = unravel(shape, flat);
   if (!worst_ || ratio > worst_ratio_) worst_ = {tensor, index, expected, got, bound}, worst_ratio_ = ratio;
-  if (first_input_ != input_) return;
   const auto note = [&](const char* axis, Index value, Index extent) {
     where_[axis].insert(value);
     extent_[axis] = std::max(extent_[axis], extent);
@@ -157,16 +159,18 @@ Places Findings::places() const {
 CheckOutcome Findings::outcome() const {
   CheckOutcome result;
   result.inputs = inputs_, result.undecided = left_out_, result.compared = compared_;
-  result.violations = violations_, result.suspicious = suspicious_;
+  result.violations = violations_, result.suspicious = suspicious_, result.differing = differing_;
   if (failed()) {
     result.verdict = Verdict::fail, result.input = first_input_, result.places = places(),
     result.worst = worst_;
     if (!fault_.empty())
       result.reason = fault_;
     else
-      result.reason = fmt::format("{} of {} elements differ, {}: got {:.9g}, expected {:.9g}{}", violations_,
-                                  compared_, in_words(result.places), worst_->got, worst_->expected,
-                                  worst_->bound > 0 ? fmt::format(" within {:.3g}", worst_->bound) : "");
+      result.reason = fmt::format(
+          "{} of {} elements differ, on {} of {} inputs; the first: {}{}: got {:.9g}, expected {:.9g}{}",
+          violations_, compared_, differing_, inputs_, in_words(result.places),
+          not_numbers_ > 0 ? fmt::format(" ({} NaN)", not_numbers_) : "", worst_->got, worst_->expected,
+          worst_->bound > 0 ? fmt::format(" within {:.3g}", worst_->bound) : "");
     if (!first_input_.empty()) result.reason += fmt::format(" ({})", first_input_);
     return result;
   }

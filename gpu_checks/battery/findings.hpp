@@ -43,9 +43,10 @@ struct CheckOutcome {
   Index inputs = 0;    // decided
   Index undecided = 0;
   Index compared = 0, violations = 0, suspicious = 0;
-  std::string input;  // the first input with a difference, in words
-  Places places;      // of the differences on that input
-  std::optional<Difference> worst;
+  Index differing = 0;              // inputs with a difference
+  std::string input;                // the first of them, in words
+  Places places;                    // of the differences on that input
+  std::optional<Difference> worst;  // on that input
 };
 
 class Findings {
@@ -79,7 +80,8 @@ class Findings {
   const Kernel& kernel_;
   std::string input_, first_input_, fault_, left_out_why_;
   Index inputs_ = 0, left_out_ = 0, compared_ = 0, violations_ = 0, suspicious_ = 0;
-  bool counted_ = false;
+  Index differing_ = 0, not_numbers_ = 0;
+  bool counted_ = false, differs_ = false;
   double worst_ratio_ = 0;
   std::optional<Difference> worst_;
   std::set<std::string> outputs_;

@@ -77,6 +77,7 @@ const BatteryCheck gates_check{
     "gates",
     "bound",
     "extreme gates, decays and level scales keep the bound",
+    "2 7 9",
     false,
     [](const BatteryContext& context) -> std::string {
       const Declaration& d = context.declaration();

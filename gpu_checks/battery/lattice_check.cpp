@@ -51,7 +51,8 @@ CheckOutcome run(const BatteryContext& context) {
 }  // namespace
 
 const BatteryCheck lattice_check{
-    "lattice", "bitwise",  "certified integers give the exact value in any order of evaluation",
-    false,     no_lattice, run};
+    "lattice",   "bitwise", "certified integers give the exact value in any order of evaluation",
+    "3 4 5 7 9", false,     no_lattice,
+    run};
 
 }  // namespace attest

@@ -104,6 +104,7 @@ CheckOutcome run(const BatteryContext& context) {
 const BatteryCheck packing_check{"packing",
                                  "bitwise",
                                  "packed sequences give what separate calls give",
+                                 "1 4 6",
                                  false,
                                  [](const BatteryContext& context) -> std::string {
                                    return context.has("varlen") ? "" : "the kernel takes no packed sequences";

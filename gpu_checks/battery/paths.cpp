@@ -119,6 +119,7 @@ CheckOutcome run(const BatteryContext& context) {
 }  // namespace
 
 const BatteryCheck paths_check{
-    "paths", "bitwise", "the outputs count the paths through one key and one value", false, no_lattice, run};
+    "paths",    "bitwise", "the outputs count the paths through one key and one value", "1 2 3 4 5", false,
+    no_lattice, run};
 
 }  // namespace attest

@@ -96,6 +96,7 @@ CheckOutcome run(const BatteryContext& context) {
 const BatteryCheck permutation_check{"permutation",
                                      "bitwise",
                                      "batch entries and heads do not see one another",
+                                     "4 7 10",
                                      false,
                                      [](const BatteryContext&) { return std::string(); },
                                      run};

@@ -66,11 +66,9 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck powers_check{"powers",
-                                "bitwise",
-                                "a power of two in q, k or v comes out as a power of two",
-                                false,
-                                [](const BatteryContext&) { return std::string(); },
-                                run};
+const BatteryCheck powers_check{
+    "powers", "bitwise", "a power of two in q, k or v comes out as a power of two",
+    "2 13",   false,     [](const BatteryContext&) { return std::string(); },
+    run};
 
 }  // namespace attest

@@ -52,11 +52,9 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck shapes_check{"shapes",
-                                "bitwise",
-                                "every length, residue and width gives the operator's value",
-                                false,
-                                [](const BatteryContext&) { return std::string(); },
-                                run};
+const BatteryCheck shapes_check{
+    "shapes",    "bitwise", "every length, residue and width gives the operator's value",
+    "1 7 10 11", false,     [](const BatteryContext&) { return std::string(); },
+    run};
 
 }  // namespace attest

@@ -44,7 +44,7 @@ void within_bounds(const BatteryContext& context, const Problem& whole, Index at
     judge_outputs(context, first, *outputs, false, findings);
     states = *outputs;
   } else {
-    for (const auto& [name, tensor] : truth_of(context.op, first)->oracle.tensors)
+    for (const auto& [name, tensor] : truth_of(context.op, first)->result.tensors)
       states[name] = {tensor.shape, tensor.value};
   }
   const Problem rest = round_inputs(context.kernel.contract,
@@ -88,6 +88,7 @@ CheckOutcome run(const BatteryContext& context) {
 const BatteryCheck split_check{"split",
                                "bitwise",
                                "two calls with the state handed over continue one another",
+                               "1 4 5",
                                false,
                                [](const BatteryContext& context) -> std::string {
                                  if (context.declaration().moments.empty())

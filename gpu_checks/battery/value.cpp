@@ -94,11 +94,9 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck value_check{"value",
-                               "bound",
-                               "the outputs lie within the bound of the contract around the exact value",
-                               false,
-                               [](const BatteryContext&) { return std::string(); },
-                               run};
+const BatteryCheck value_check{
+    "value",    "bound", "the outputs lie within the bound of the contract around the exact value",
+    "2 3 9 11", false,   [](const BatteryContext&) { return std::string(); },
+    run};
 
 }  // namespace attest

@@ -45,7 +45,7 @@ CheckOutcome run(const BatteryContext& context) {
 
 }  // namespace
 
-const BatteryCheck width_check{"width", "bitwise",  "more than 65,536 tokens, heads and batch entries",
-                               true,    no_lattice, run};
+const BatteryCheck width_check{
+    "width", "bitwise", "more than 65,536 tokens, heads and batch entries", "8", true, no_lattice, run};
 
 }  // namespace attest

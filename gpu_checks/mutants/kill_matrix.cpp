@@ -26,8 +26,16 @@ void ordinary_call(const BatteryContext& context) {
   judge_call(context, drawn(context, shape), false, findings);
 }
 
-std::string name_of(const MatrixRow& row) {
-  return row.mutant->kernel.name.substr(row.mutant->kernel.name.find('.') + 1);
+// The name as the matrix prints it: without "mutant.".
+std::string short_name(const std::string& name) { return name.substr(name.find('.') + 1); }
+std::string name_of(const MatrixRow& row) { return short_name(row.mutant->kernel.name); }
+
+// Either name.
+bool matches(std::string_view glob, const std::string& name) {
+  const auto fits = [&](const std::string& text) {
+    return fnmatch(std::string(glob).c_str(), text.c_str(), 0) == 0;
+  };
+  return glob.empty() || fits(name) || fits(short_name(name));
 }
 
 char mark(const BatteryEntry& entry) {
@@ -109,8 +117,7 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
                        const std::function<void(Index, Index)>& progress) {
   std::vector<const Mutant*> chosen;
   for (const Mutant& mutant : mutants())
-    if (glob.empty() || fnmatch(std::string(glob).c_str(), mutant.kernel.name.c_str(), 0) == 0)
-      chosen.push_back(&mutant);
+    if (matches(glob, mutant.kernel.name)) chosen.push_back(&mutant);
   KillMatrix matrix{std::vector<MatrixRow>(chosen.size()), effort, seed};
   std::mutex guard;
   Index done = 0;

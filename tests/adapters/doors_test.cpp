@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "gpu_checks/adapters/sha256.hpp"
@@ -107,8 +108,8 @@ TEST(Plugin, EveryKindOfMisconductIsAVerdictOfThatCaseAndTheRunGoesOn) {
   const CaseRecord& record = found.by_kernel.at("correct");
   EXPECT_EQ(record.kernel.sha256, sha256_of_file(plugin("hostile")));
   EXPECT_EQ(record.kernel.sha256.size(), 64u);
-  EXPECT_THAT(record.checks.at(0).replay,
-              HasSubstr("attest check --plugin '" + plugin("hostile") + "' --kernel correct --case '"));
+  EXPECT_THAT(record.checks.at(0).replay, HasSubstr("attest check --plugin '" + plugin("hostile") +
+                                                    "' --time-limit 2 --kernel correct --case '"));
 }
 
 TEST(Plugin, IsFoundByItsNameAndReplaysByItsLine) {
@@ -123,6 +124,56 @@ TEST(Plugin, IsFoundByItsNameAndReplaysByItsLine) {
                   "' --kernel drops_last_token --case 'linear variant=masked T=12 d=4 dv=4 H=1 B=1 seed=1'");
   EXPECT_EQ(replayed.exit_code, 1) << replayed.out << replayed.err;
   EXPECT_THAT(replayed.out, HasSubstr("4 of 48 elements"));
+}
+
+// What follows "replay:" in what a run printed.
+std::vector<std::string> replay_lines(const std::string& printed) {
+  std::vector<std::string> lines;
+  std::istringstream stream(printed);
+  for (std::string line; std::getline(stream, line);)
+    if (const auto at = line.find("replay: "); at != line.npos) lines.push_back(line.substr(at + 8));
+  return lines;
+}
+
+// A printed line as it stands, as a shell runs it.
+ProgramRun run_line(const TemporaryFolder& folder, const std::string& line) {
+  const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
+  const int status = std::system((line + " >" + out + " 2>" + err).c_str());
+  return {WEXITSTATUS(status), text_of(out), text_of(err)};
+}
+
+TEST(Replay, LinesOfKernelsBehindADoorRunAsPrintedAndGiveTheSameVerdict) {
+  const TemporaryFolder folder;
+  const std::string doors[] = {"--plugin " + plugin("hostile") + ":drops_last_token --time-limit 7.5",
+                               "--process '" + python("drops_last_token") + "' --time-limit 7.5"};
+  for (const std::string& door : doors)
+    for (const std::string how : {" --seed 1 --shape T=12,d=4,dv=4", " --quick --check '[vr]*' --seed 3"}) {
+      const ProgramRun run = run_attest(folder, "check " + door + how);
+      EXPECT_EQ(run.exit_code, 1) << door << how << run.err;
+      const auto lines = replay_lines(run.out);
+      ASSERT_FALSE(lines.empty()) << run.out;
+      for (const std::string& line : lines) {
+        EXPECT_THAT(line, AllOf(HasSubstr(" --time-limit 7.5 "), HasSubstr("--kernel "))) << line;
+        const ProgramRun again = run_line(folder, line);
+        EXPECT_EQ(again.exit_code, 1) << line << again.out << again.err;
+        const std::string differs =
+            how.find("quick") == how.npos ? "elements exceed the bound" : "elements differ";
+        EXPECT_THAT(again.out, HasSubstr(differs)) << line;
+        EXPECT_THAT(replay_lines(again.out), testing::Contains(line));
+      }
+    }
+}
+
+TEST(Replay, OfAKernelThatHangsKeepsItsTimeLimit) {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      run_attest(folder, "check --process '" + python("is_silent") + "' --time-limit 0.5 --strided" + shape);
+  EXPECT_EQ(run.exit_code, 1);
+  const auto lines = replay_lines(run.out);
+  ASSERT_EQ(lines.size(), 1u) << run.out;
+  const ProgramRun again = run_line(folder, lines[0]);
+  EXPECT_THAT(again.out, HasSubstr("did not answer within 0.5 s"));
+  EXPECT_THAT(lines[0], HasSubstr(" --strided "));
 }
 
 TEST(Plugin, ThatDeclaresStridesAndIgnoresThemFailsOnceTheyMatter) {
@@ -247,7 +298,7 @@ TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
       {"prints_by_accident", pass, ""},
       {"floods", pass, ""},
       {"drops_last_token", fail, "4 of 48 elements exceed the bound"},
-      {"nan", fail, "48 of 48 elements"},
+      {"nan", fail, "48 are NaN, the first o[0,0,0,0]"},
       {"wrong_shape", fail, "shape [1, 1, 12, 4], expected [1, 12, 1, 4]"},
       {"wrong_dtype", fail, "dtype F64, expected F32"},
       {"wrong_name", fail, "wrote outputs that cannot be used"},

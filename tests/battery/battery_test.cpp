@@ -92,6 +92,23 @@ TEST(Battery, SaysWhereAKernelIsWrong) {
   EXPECT_EQ(outcome.places.heads, "1");
   EXPECT_EQ(outcome.places.columns, "2");
   EXPECT_THAT(outcome.reason, HasSubstr("token 20"));
+  EXPECT_EQ(outcome.worst->index[1], 20);
+}
+
+TEST(Battery, TakesTheWordsOfPlaceAndTheWorstElementFromOneInput) {
+  const Kernel wrong =
+      changed(kernel_named("cpu.hla2.chunk16.direct.fp32"), [](const Problem& p, Tensors& outputs) {
+        // A small error in the first row of short inputs, a huge one in the last row of the others.
+        const bool brief = p.tokens < 20;
+        std::vector<double>& o = outputs["o"].data;
+        if (!o.empty()) o[brief ? 0 : o.size() - 1] += brief ? 1 : 1e6;
+      });
+  const CheckOutcome outcome = outcome_of(wrong, "shapes");
+  EXPECT_EQ(outcome.verdict, Verdict::fail);
+  EXPECT_GT(outcome.differing, 1);
+  EXPECT_LT(std::abs(outcome.worst->got - outcome.worst->expected), 2)
+      << "of the first input, as the places are";
+  EXPECT_THAT(outcome.reason, HasSubstr("on " + std::to_string(outcome.differing) + " of "));
 }
 
 TEST(Battery, FailsAKernelThatTurnsNaNIntoZero) {

@@ -183,5 +183,85 @@ TEST(CheckCommand, LeavesOutOperatorsWhoseFieldsTheFileLacks) {
   EXPECT_EQ(run_attest(folder, "check --operator mamba2 --input " + input).exit_code, 2);
 }
 
+TEST(CheckCommand, SaysWhichCasesDidNotRunBesideAPass) {
+  const TemporaryFolder folder;  // the printed scan has no value for decayed inputs of some lengths
+  const ProgramRun run = run_attest(folder,
+                                    "check --kernel cpu.linear.chunk16.fp32 --whole --seed 1 "
+                                    "--shape T=0,d=4,dv=4 --shape T=16,d=4,dv=4");
+  EXPECT_THAT(run.out, HasSubstr("input: d=4"));
+  EXPECT_THAT(run.out, HasSubstr("1 of 2 cases not run: no tokens"));
+}
+
+TEST(CheckCommand, PrintsALineForEveryInputWhereThereAreSeveral) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_attest(folder,
+                                    "check --kernel cpu.linear.chunk16.fp32 --whole --seed 1 --shape "
+                                    "T=16,d=4,dv=4 --shape T=16,d=8,dv=8");
+  const auto first = run.out.find("input: d=4 dv=4"), second = run.out.find("input: d=8 dv=8");
+  ASSERT_NE(first, run.out.npos) << run.out;
+  ASSERT_NE(second, run.out.npos) << run.out;
+  for (const auto at : {first, second}) {
+    const std::string line = run.out.substr(run.out.find("PASS", at), 120);
+    EXPECT_EQ(line.find("T=16"), line.rfind("T=16")) << line;
+  }
+  const ProgramRun one = run_attest(folder, small);
+  EXPECT_EQ(one.out.find("input: "), one.out.npos) << "one input needs no heading";
+}
+
+TEST(CheckCommand, SaysWhatItsTimeWentInto) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(
+      run_attest(folder, std::string(small) + " --seed 1").out,
+      testing::ContainsRegex("time: oracle [0-9.]+ s \\([0-9]+ evaluations\\), kernels [0-9.]+ s, overhead"));
+  EXPECT_THAT(
+      run_attest(folder, "check --quick --check value --kernel cpu.linear.chunk16.fp32 --seed 1").out,
+      testing::ContainsRegex("time: oracle [0-9.]+ s \\([0-9]+ evaluations\\), kernels [0-9.]+ s, overhead"));
+}
+
+TEST(BatteryCommand, NamesTheChecksThatThereAreAndListsThem) {
+  const TemporaryFolder folder;
+  const ProgramRun unknown =
+      run_attest(folder, "check --quick --check nosuch --kernel cpu.linear.chunk16.fp32");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("expected a glob of: shapes lattice"));
+  EXPECT_EQ(std::count(unknown.err.begin(), unknown.err.end(), '\n'), 1);
+  const ProgramRun list = run_attest(folder, "list --checks --json " + (folder / "checks.json").string());
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("families 8"));
+  const auto document = nlohmann::json::parse(text_of(folder / "checks.json"));
+  for (const auto& check : document["checks"]) {
+    EXPECT_THAT(unknown.err, HasSubstr(' ' + check["check"].get<std::string>()));
+    EXPECT_NE(check["law"], "");
+    EXPECT_NE(check["families"], "");
+  }
+}
+
+TEST(BatteryCommand, CountsTheInputsOfEveryCheckInItsRecord) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_attest(
+      folder, "check --quick --check '[lvp]a*' --kernel cpu.linear.chunk16.fp32 --seed 1 --output " +
+                  (folder / "out").string());
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  const Records records = read_records(folder / "out" / "records.jsonl");
+  ASSERT_EQ(records.cases.size(), 1u);
+  for (const Check& check : records.cases[0].checks) {
+    EXPECT_GT(check.inputs.value_or(0), 1) << check.name;
+    EXPECT_GT(check.time_ns.value_or(0), 0) << check.name;
+  }
+  EXPECT_GT(records.cases[0].time->kernel_ns, 0);
+  EXPECT_GT(records.cases[0].time->oracle_ns, 0);
+}
+
+TEST(MutantsCommand, TakesNamesAsTheMatrixPrintsThem) {
+  const TemporaryFolder folder;
+  const ProgramRun shown = run_attest(folder, "check --mutants --seed 1 --kernel 'linear.tail_chunk_dr*'");
+  const ProgramRun full =
+      run_attest(folder, "check --mutants --seed 1 --kernel 'mutant.hla2.tail_chunk_dr*'");
+  const ProgramRun brief = run_attest(folder, "check --mutants --seed 1 --kernel 'hla2.tail_chunk_dr*'");
+  EXPECT_EQ(shown.exit_code, 2) << "no linear mutant";
+  EXPECT_EQ(full.exit_code, 0) << full.out << full.err;
+  EXPECT_EQ(full.out, brief.out);
+}
+
 }  // namespace
 }  // namespace attest

@@ -138,7 +138,11 @@ TEST(Check, FailsNaNAndInfinity) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     const Kernel wrong = changed(kernel_named("cpu.linear.chunk16.fp32"),
                                  [bad](const Problem&, std::vector<double>& o) { o[100] = bad; });
-    EXPECT_EQ(judged(wrong, "linear T=32 d=8 dv=8 seed=1").verdict, Verdict::fail);
+    const Checked checked = judged(wrong, "linear T=32 d=8 dv=8 seed=1");
+    EXPECT_EQ(checked.verdict, Verdict::fail);
+    EXPECT_TRUE(checked.reason.ends_with((std::isnan(bad) ? "; 1 is NaN" : "; 1 is infinite") +
+                                         std::string(", the first o[0,12,0,4]")))
+        << checked.reason;
   }
 }
 
@@ -170,6 +174,13 @@ TEST(Check, ReplaysBitForBit) {
             "attest check --kernel cpu.gated_delta.chunk16.bf16 --case 'gated_delta variant=masked T=40 d=8 "
             "dv=8 H=2 B=1 "
             "recipe=gaussian gates=published seed=77'");
+}
+
+TEST(Check, ReplayLinesNameTheDoorAndTheKernelAlone) {
+  Kernel kernel = kernel_named("cpu.linear.chunk16.fp32");
+  kernel.source = "--process 'python3 mine.py'", kernel.name = "mine[0]*";
+  EXPECT_EQ(replay_start(kernel, "attest"),
+            "attest check --process 'python3 mine.py' --kernel 'mine\\[0]\\*'");
 }
 
 TEST(Check, JudgesPrefixesOfAFileLikeTheFileItself) {
