@@ -213,9 +213,10 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
     records.push_back(std::move(*record));
   }
   std::cout << fmt::format(
-      "\n{} kernels: {} pass, {} fail, {} suspect, {} undecided, {} not run; {} seed {}\n", records.size(),
-      counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::suspect], counts[Verdict::undecided],
-      counts[Verdict::not_run], arguments.effort == Effort::quick ? "quick," : "full,", seed);
+      "\n{} kernel{}: {} pass, {} fail, {} suspect, {} undecided, {} not run; {} seed {}\n", records.size(),
+      records.size() == 1 ? "" : "s", counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::suspect],
+      counts[Verdict::undecided], counts[Verdict::not_run],
+      arguments.effort == Effort::quick ? "quick," : "full,", seed);
   std::cout << times_text(oracle_cache(), kernel_ns, overhead_ns) << '\n';
   if (!arguments.output.empty()) {
     Run with_seed = run;

@@ -405,8 +405,11 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
     if (!result.bounded) result.plain->ulp = ulps_of(plainly, truth.expected, kernel.contract.output);
   }
   const bool raw = result.judgement.verdict == Verdict::undecided && long_keys(problem, op.declaration());
-  return finish(result.judgement.verdict,
-                result.judgement.reason + not_finite(got, truth.expected, rows) + (raw ? raw_keys : ""));
+  std::string reason = result.judgement.reason;
+  const std::string no_number = not_finite(got, truth.expected, rows), times = ", the worst inf times";
+  if (const auto at = reason.find(times); at != reason.npos && !no_number.empty())
+    reason.erase(at, times.size());
+  return finish(result.judgement.verdict, reason + no_number + (raw ? raw_keys : ""));
 }
 
 Format format_of(Dtype dtype) {
@@ -500,7 +503,7 @@ void add_jobs(const CheckSource& source, Index first_index, const CheckListener&
 class Sequencer {
  public:
   Sequencer(Index total, const CheckListener& listener)
-      : results_(static_cast<std::size_t>(total)), listener_(listener) {
+      : results_(listener.result ? static_cast<std::size_t>(total) : 0), listener_(listener) {
     for (Index i = 0; i < total; ++i)
       if (known(i)) --to_run_;
     to_run_ += total;

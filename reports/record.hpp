@@ -82,9 +82,9 @@ struct Check {
   std::optional<WorstElement> worst;
   std::string replay;
   std::string reason;
-  std::optional<std::int64_t> inputs;     // decided; none: the one of the case
-  std::optional<std::int64_t> undecided;  // inputs on which nothing could be claimed
-  std::optional<std::int64_t> time_ns;    // of this check among several
+  std::optional<std::int64_t> inputs = {};     // decided; none: the one of the case
+  std::optional<std::int64_t> undecided = {};  // inputs on which nothing could be claimed
+  std::optional<std::int64_t> time_ns = {};    // of this check among several
 };
 
 // Where the violations lie, in words ("512..1023", "0", "all"); an empty member does not apply.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "gpu_checks/adapters/sha256.hpp"
@@ -34,6 +35,9 @@ std::string key_of(const Operator& op, const Problem& problem, const OracleReque
   return sha256(text);
 }
 
+// What a small result counts, so that there are never very many.
+constexpr std::size_t least_bytes = 1 << 16;
+
 std::size_t bytes_of(const OracleResult& result) {
   std::size_t bytes = sizeof(OracleResult);
   for (const auto& [name, tensor] : result.tensors) {
@@ -42,7 +46,7 @@ std::size_t bytes_of(const OracleResult& result) {
       bytes += values->capacity() * sizeof(double);
     for (const std::string& text : tensor.exact) bytes += sizeof text + text.capacity();
   }
-  return bytes;
+  return std::max(bytes, least_bytes);
 }
 
 }  // namespace
@@ -106,7 +110,7 @@ std::size_t OracleCache::bytes() const {
 }
 
 OracleCache& oracle_cache() {
-  static OracleCache one(std::size_t{256} << 20);
+  static OracleCache one(std::size_t{128} << 20);
   return one;
 }
 

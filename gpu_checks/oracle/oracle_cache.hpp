@@ -1,6 +1,6 @@
 // Oracle results of this run, kept by content (operator, variant, options, sizes, fields, what was asked for), so that
 // kernels that see the same rounded inputs share one evaluation, whichever check or input line asks for it. Bounded in
-// bytes: the least recently used results go first. Two threads that ask for the same one at once compute it once.
+// bytes, where a small result counts 64 KiB: the least recently used results go first. Two threads that ask for the same one at once compute it once.
 #pragma once
 #include <cstdint>
 #include <future>
@@ -46,7 +46,7 @@ class OracleCache {
   std::int64_t nanoseconds_ = 0, computed_ = 0;
 };
 
-// The one of this process, of 256 MiB.
+// The one of this process, of 128 MiB.
 OracleCache& oracle_cache();
 
 }  // namespace attest

@@ -367,6 +367,14 @@ TEST(Process, IsAskedAgainAfterAFaultWhichBelongsToItsOwnCaseAlone) {
   EXPECT_THAT(cases[1].reason, HasSubstr("answered call 1 when it was asked call 2"));
 }
 
+TEST(Process, ThatDidNotRunOnSomeCasesHasNoBarePass) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_attest(
+      folder, "check --process '" + python("takes_short_inputs") + "' --seed 1 --shape T=12,d=4,dv=4");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 of 3 cases not run: t=6 is outside the kernel's limits t=0..5"));
+}
+
 TEST(Process, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
   const std::vector<std::pair<std::string, const char*>> table = {
       {python("dies_at_once"), "it ended itself with exit code 1; it printed: \"no module named torch\""},

@@ -92,9 +92,10 @@ TEST_P(Resume, AfterAKillAtAnyMomentGivesTheBytesOfARunThatWasNotKilled) {
     const std::size_t known = lines_of(in / "out/records.journal");
     const ProgramRun resumed = run(in, " --output out --resume");
     EXPECT_EQ(resumed.exit_code, whole.exit_code) << resumed.err;
-    if (known > 0)
+    if (known > 0) {
       EXPECT_THAT(resumed.out,
                   HasSubstr("resumed: " + std::to_string(known - 1) + " of " + std::to_string(cases)));
+    }
     EXPECT_EQ(records_in(in / "out"), expected) << after;
     EXPECT_TRUE(fs::exists(in / "out/index.html"));
     EXPECT_FALSE(fs::exists(in / "out/records.journal"));

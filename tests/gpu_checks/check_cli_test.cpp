@@ -183,15 +183,6 @@ TEST(CheckCommand, LeavesOutOperatorsWhoseFieldsTheFileLacks) {
   EXPECT_EQ(run_attest(folder, "check --operator mamba2 --input " + input).exit_code, 2);
 }
 
-TEST(CheckCommand, SaysWhichCasesDidNotRunBesideAPass) {
-  const TemporaryFolder folder;  // the printed scan has no value for decayed inputs of some lengths
-  const ProgramRun run = run_attest(folder,
-                                    "check --kernel cpu.linear.chunk16.fp32 --whole --seed 1 "
-                                    "--shape T=0,d=4,dv=4 --shape T=16,d=4,dv=4");
-  EXPECT_THAT(run.out, HasSubstr("input: d=4"));
-  EXPECT_THAT(run.out, HasSubstr("1 of 2 cases not run: no tokens"));
-}
-
 TEST(CheckCommand, PrintsALineForEveryInputWhereThereAreSeveral) {
   const TemporaryFolder folder;
   const ProgramRun run = run_attest(folder,

@@ -5,6 +5,7 @@
 #include "gpu_checks/check.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/certify.hpp"
+#include "reference/forms/load_problem.hpp"
 
 namespace attest {
 namespace {
