@@ -113,15 +113,17 @@ Problem packed(const std::vector<Problem>& sequences, const Declaration& declara
 Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>& batch_order,
                   const std::vector<Index>& head_order) {
   const std::size_t head_axis = per_token ? 2 : 1;
-  const Index tokens = per_token ? tensor.shape[1] : 1, heads = tensor.shape[head_axis];
-  const Index inner = inner_size(tensor, head_axis + 1);
-  Tensor result{tensor.shape, std::vector<double>(tensor.data.size())};
+  const Index tokens = per_token ? tensor.shape[1] : 1, given = tensor.shape[head_axis];
+  const Index inner = inner_size(tensor, head_axis + 1), heads = static_cast<Index>(head_order.size());
+  Tensor result{tensor.shape, {}};
+  result.shape[0] = static_cast<Index>(batch_order.size()), result.shape[head_axis] = heads;
+  result.data.resize(static_cast<std::size_t>(element_count(result.shape)));
   for (std::size_t b = 0; b < batch_order.size(); ++b)
     for (Index t = 0; t < tokens; ++t)
       for (Index h = 0; h < heads; ++h)
         std::copy_n(
             tensor.data.begin() +
-                ((batch_order[b] * tokens + t) * heads + head_order[static_cast<std::size_t>(h)]) * inner,
+                ((batch_order[b] * tokens + t) * given + head_order[static_cast<std::size_t>(h)]) * inner,
             inner, result.data.begin() + ((static_cast<Index>(b) * tokens + t) * heads + h) * inner);
   return result;
 }
@@ -129,13 +131,17 @@ Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>
 Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order,
                    const std::vector<Index>& head_order) {
   Problem result = problem;
+  result.batch = static_cast<Index>(batch_order.size());
+  result.heads = static_cast<Index>(head_order.size());
   for (auto& [name, tensor] : result.fields) {
     if (name == "initial_state.position") {
       const Tensor before = tensor;
+      tensor = {{result.batch}, std::vector<double>(batch_order.size())};
       for (std::size_t b = 0; b < batch_order.size(); ++b)
         tensor.data[b] = before.data[static_cast<std::size_t>(batch_order[b])];
     } else if (name == "decay") {
       const Tensor before = tensor;
+      tensor = {{result.heads}, std::vector<double>(head_order.size())};
       for (std::size_t h = 0; h < head_order.size(); ++h)
         tensor.data[h] = before.data[static_cast<std::size_t>(head_order[h])];
     } else {

@@ -16,7 +16,7 @@ Problem batch_entry(const Problem& problem, Index b);
 // Problems of B = 1 and equal heads and widths, one after another with cu_seqlens; their states beside one another.
 Problem packed(const std::vector<Problem>& sequences, const Declaration& declaration);
 // Batch entries and heads in another order: entry b, head h of the result is batch_order[b], head_order[h] of the
-// problem. Heads are moved only where every field has all of them.
+// problem, of which there may be more or fewer then. Every field has to have all heads.
 Problem rearranged(const Problem& problem, const std::vector<Index>& batch_order,
                    const std::vector<Index>& head_order);
 Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>& batch_order,
