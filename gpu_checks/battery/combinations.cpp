@@ -54,7 +54,7 @@ Problem with_linear_gates(const BatteryContext& context, Problem problem) {
 // Tokens `before` .. of a sequence, with the state that those before them leave.
 Problem continued(const BatteryContext& context, const Problem& whole, Index before) {
   Tensors states;
-  for (const auto& [name, tensor] : truth_of(context.op, token_range(whole, 0, before))->oracle.tensors)
+  for (const auto& [name, tensor] : truth_of(context.op, token_range(whole, 0, before))->result.tensors)
     states[name] = {tensor.shape, tensor.value};
   const std::vector<Index> consumed(static_cast<std::size_t>(whole.sequences()), before);
   return round_inputs(context.kernel.contract, continued_from(token_range(whole, before, whole.tokens),
@@ -110,6 +110,7 @@ const BatteryCheck combinations_check{
     "combinations",
     "bound",
     "options, states, packing, heads and linear gates together keep the bound",
+    "2 4 6 7 9",
     false,
     [](const BatteryContext&) { return std::string(); },
     run};
