@@ -20,6 +20,7 @@
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/check_record.hpp"
 #include "reports/html.hpp"
+#include "reports/kill_table.hpp"
 #include "reports/record_file.hpp"
 #include "reports/record_journal.hpp"
 #include "reports/summary.hpp"
@@ -140,6 +141,30 @@ void end_progress() {
   if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K" << std::flush;
 }
 
+RuleSays rule_says(const RuleVerdicts& verdicts, std::size_t rule) {
+  return verdicts.everywhere[rule] ? RuleSays::accepts_all
+         : verdicts.ordinary[rule] ? RuleSays::accepts_ordinary
+                                   : RuleSays::rejects;
+}
+
+KillTable to_table(const KillMatrix& matrix) {
+  KillTable table{
+      invoked_command(), matrix.effort == Effort::quick ? "quick" : "full", matrix.seed, {}, {}, {}};
+  for (const BatteryCheck& check : battery_checks()) table.checks.push_back(check.name);
+  for (const char* rule : usual_rules) table.rules.push_back(rule);
+  for (const MatrixRow& row : matrix.rows) {
+    KillRow& entry = table.rows.emplace_back();
+    entry.mutant = row.mutant->kernel.name, entry.op = row.mutant->kernel.op;
+    entry.wrong = row.mutant->info->wrong, entry.family = row.mutant->info->family;
+    entry.equivalent = equivalent_because(*row.mutant);
+    for (const BatteryEntry& check : row.entries)
+      entry.checks.push_back(
+          check.outcome.verdict == Verdict::not_run ? std::nullopt : std::optional(check.outcome.verdict));
+    for (std::size_t r = 0; r < usual_rules.size(); ++r) entry.rules.push_back(rule_says(row.rules, r));
+  }
+  return table;
+}
+
 int threads_of(int asked) {
   return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
@@ -190,11 +215,13 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
   const bool registered =
       std::all_of(kernels.begin(), kernels.end(), [](const Kernel* k) { return k->source.empty(); });
   const int threads = registered ? threads_of(arguments.threads) : 1;
+  const int threads_each = open.size() == 1 ? threads : 1;
   for_each_parallel(static_cast<Index>(open.size()), threads, [&](Index i) {
     const std::size_t at = open[static_cast<std::size_t>(i)];
     const Kernel& kernel = *kernels[at];
     const BatteryContext context{kernel, operator_named(kernel.op, kernel.variant), seed, arguments.effort};
-    CaseRecord record = to_record(context, run_battery(context, arguments.check), invoked_program());
+    CaseRecord record =
+        to_record(context, run_battery(context, arguments.check, threads_each), invoked_program());
     const std::lock_guard lock(guard);
     if (journal) journal->add(static_cast<Index>(at), record);
     found[at] = std::move(record);
@@ -244,7 +271,9 @@ int check_mutants(const BatteryArguments& arguments) {
     std::filesystem::create_directories(arguments.output, error);
     const auto path = std::filesystem::path(arguments.output) / "kill_matrix.md";
     write_file(path, matrix_markdown(matrix));
-    std::cout << "matrix: " << path.string() << '\n';
+    const auto page = std::filesystem::path(arguments.output) / "index.html";
+    write_file(page, render_kill_page(to_table(matrix)));
+    std::cout << "matrix: " << path.string() << "\npage:   " << page.string() << '\n';
   }
   for (const MatrixRow& row : matrix.rows)
     if (!row.killed() && equivalent_because(*row.mutant).empty()) return exit_failed;

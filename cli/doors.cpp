@@ -17,7 +17,9 @@ std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
                   "command whose process computes the kernels (gpu_checks/adapters/PROTOCOL.md). Repeatable")
       ->allow_extra_args(false);
   command
-      .add_option("--time-limit", doors->seconds, "seconds after which a call to such a kernel has failed")
+      .add_option("--time-limit", doors->seconds,
+                  "seconds after which a call to such a kernel has failed (a process has 60 s more to "
+                  "announce itself)")
       ->check(CLI::Range(0.01, 86400.0))
       ->capture_default_str();
   command.add_flag("--strided", doors->strided,

@@ -19,7 +19,7 @@ namespace {
 struct Arguments {
   std::string kernel, json;
   IdentifyRequest request;
-  std::size_t most = 5;
+  Index most = 5;
 };
 
 const char* word_of(Likeness likeness) {
@@ -85,7 +85,7 @@ std::string verdict_line(const Kernel& kernel, const Identification& found) {
       kernel.source.empty() ? "" : " " + kernel.source, kernel.name);
 }
 
-void print(const Kernel& kernel, const Identification& found, std::size_t most) {
+void print(const Kernel& kernel, const Identification& found, Index most) {
   if (!found.failure.empty()) {
     std::cout << kernel.name << ": cannot be identified: " << found.failure << '\n';
     return;
@@ -100,7 +100,7 @@ void print(const Kernel& kernel, const Identification& found, std::size_t most) 
   also("compared on ", found.compared +
                            "\n  this says which operator, not that the kernel is right: attest check "
                            "--battery does");
-  for (std::size_t i = 0; i < std::min(most, found.candidates.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(static_cast<std::size_t>(most), found.candidates.size()); ++i) {
     const Candidate& c = found.candidates[i];
     const char* fit = c.fit == Fit::within ? "within bound  "
                       : c.fit == Fit::open ? "no bound      "
@@ -144,7 +144,8 @@ void add_identify(CLI::App& app, int& exit_code) {
       "--shape", arguments->request.shape,
       "what is drawn, as in attest check: T=300,d=16,dv=16,H=2,B=2,gates=uniform; by default small, "
       "with T above twice the chunk that the kernel declares (130 at least)");
-  command->add_option("--most", arguments->most, "candidates shown for each kernel")->capture_default_str();
+  add_whole_number(command, "--most", arguments->most, 0, 1000, "candidates shown for each kernel")
+      ->capture_default_str();
   command->add_option("--json", arguments->json, "all candidates, to this file");
   command->add_option("--seed", arguments->request.seed, "of the first of three inputs that are drawn")
       ->capture_default_str();

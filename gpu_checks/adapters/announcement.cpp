@@ -195,6 +195,8 @@ std::vector<Announced> read_announcement(const nlohmann::json& message, const st
       const std::string name = entry.text("name", nullptr);
       if (!good_name(name)) refuse("name", name, "up to 100 characters of A-Z a-z 0-9 . _ -");
       where = place + ": kernel " + name;
+      for (const Kernel& own : registered_kernels())
+        if (own.name == name) refuse("name", name, "a name that no registered kernel has");
       if (!names.insert(name).second) throw BadInput("announced twice, expected every name once");
       const std::string device = entry.text("device", "cpu");
       if (device != "cpu" && device != "cuda") refuse("device", device, "cpu or cuda");

@@ -6,6 +6,7 @@
 
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/checks.hpp"
+#include "reference/forms/certify.hpp"
 #include "reference/tensor/bad_input.hpp"
 
 namespace attest {
@@ -28,25 +29,41 @@ void refuse_unknown_check(std::string_view glob) {
                  " (attest list --checks says what they do)");
 }
 
-std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, bool spare) {
+namespace {
+
+void run_one(const BatteryContext& context, bool spared, BatteryEntry& entry) {
+  const auto start = std::chrono::steady_clock::now();
+  const Spent before = spent_on_this_thread();
+  const std::string why = entry.check->cannot_run(context);
+  if (!why.empty())
+    entry.outcome.reason = why;
+  else if (spared)
+    entry.outcome.reason = "not asked: another check has failed";
+  else
+    entry.outcome = entry.check->run(context);
+  entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  entry.kernel_nanoseconds = spent_on_this_thread().kernel_ns - before.kernel_ns;
+  entry.oracle_nanoseconds = spent_on_this_thread().oracle_ns - before.oracle_ns;
+}
+
+}  // namespace
+
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, int threads) {
   refuse_unknown_check(glob);
   std::vector<BatteryEntry> entries;
+  for (const BatteryCheck& check : battery_checks())
+    if (glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0)
+      entries.push_back({&check, {}, 0});
+  for_each_parallel(static_cast<Index>(entries.size()), threads,
+                    [&](Index i) { run_one(context, false, entries[static_cast<std::size_t>(i)]); });
+  return entries;
+}
+
+std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context) {
+  std::vector<BatteryEntry> entries;
   for (const BatteryCheck& check : battery_checks()) {
-    if (!glob.empty() && fnmatch(std::string(glob).c_str(), check.name, 0) != 0) continue;
-    BatteryEntry& entry = entries.emplace_back(BatteryEntry{&check, {}, 0});
-    const auto start = std::chrono::steady_clock::now();
-    const Spent before = spent_on_this_thread();
-    const std::string why = check.cannot_run(context);
-    const bool spared = spare && check.expensive && worst_verdict(entries) == Verdict::fail;
-    if (!why.empty())
-      entry.outcome.reason = why;
-    else if (spared)
-      entry.outcome.reason = "not asked: another check has failed";
-    else
-      entry.outcome = check.run(context);
-    entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    entry.kernel_nanoseconds = spent_on_this_thread().kernel_ns - before.kernel_ns;
-    entry.oracle_nanoseconds = spent_on_this_thread().oracle_ns - before.oracle_ns;
+    const bool spared = check.expensive && worst_verdict(entries) == Verdict::fail;
+    run_one(context, spared, entries.emplace_back(BatteryEntry{&check, {}, 0}));
   }
   return entries;
 }

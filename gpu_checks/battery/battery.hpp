@@ -51,10 +51,12 @@ struct BatteryEntry {
   std::int64_t nanoseconds = 0;  // all of it, of which in the kernel and in the oracle:
   std::int64_t kernel_nanoseconds = 0, oracle_nanoseconds = 0;
 };
-// All checks whose name matches the glob (empty: all), in their order. spare: an expensive check is left out once
-// another has failed. BadInput if no check has such a name.
+// All checks whose name matches the glob (empty: all), in their order, `threads` of them at once. BadInput if no check has
+// such a name.
 std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "",
-                                      bool spare = false);
+                                      int threads = 1);
+// An expensive check is left out once another has failed.
+std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context);
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries);
 
 }  // namespace attest

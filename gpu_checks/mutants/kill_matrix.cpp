@@ -134,7 +134,7 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
         for (std::size_t r = 0; r < accepted.size(); ++r)
           row.rules.everywhere[r] = row.rules.everywhere[r] && accepted[r];
       });
-      row.entries = run_battery(context, "", true);
+      row.entries = run_battery_on_a_mutant(context);
     }
     const std::lock_guard lock(guard);
     matrix.rows[static_cast<std::size_t>(i)] = std::move(row);

@@ -206,6 +206,8 @@ TEST(Plugin, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
       {"quit", "its process ended itself with exit code 5 while it was loaded"},
       {"name:a b", "name \"a b\": expected up to 100 characters of A-Z a-z 0-9 . _ -"},
       {"name:chatty", "kernel chatty: announced twice"},
+      {"name:cpu.linear.stream.fp32",
+       "name \"cpu.linear.stream.fp32\": expected a name that no registered kernel has"},
       {"noname", "\"name\" is not given"},
       {"badname",
        "died of signal SIGSEGV (Segmentation fault) while it was loaded: it read from a null pointer"},

@@ -504,8 +504,10 @@ attest_status run(const attest_call* call) {
               std::to_string(bytes) + " are needed");
     if (reinterpret_cast<uintptr_t>(call->workspace) % 256 != 0)
       invalid("the workspace is not aligned to 256 bytes");
+    char none;  // a null workspace would ask for its size once more
+    char* workspace = bytes > 0 ? static_cast<char*>(call->workspace) : &none;
     const OnDevice device(find(call->inputs, call->n_inputs, "q")->device.device_id);
-    const Outcome outcome = enqueue(read, static_cast<char*>(call->workspace), bytes);
+    const Outcome outcome = enqueue(read, workspace, bytes);
     if (!outcome.unsupported.empty()) return answer(call, ATTEST_UNSUPPORTED, outcome.unsupported);
     if (outcome.error != cudaSuccess)
       return answer(call, ATTEST_FAILED,
