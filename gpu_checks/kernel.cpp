@@ -120,9 +120,23 @@ std::string outside_limits(std::string_view limits, const Problem& problem) {
   return {};
 }
 
+std::map<std::string, std::vector<Index>> gradient_shapes(const Problem& problem) {
+  std::map<std::string, std::vector<Index>> shapes;
+  for (const auto& [name, tensor] : problem.fields)
+    if (name != "do" && !name.starts_with("dfinal_state.") && name != "cu_seqlens" && name != "decay" &&
+        name != "initial_state.position")
+      shapes['d' + name] = tensor.shape;
+  return shapes;
+}
+
+const Format& gradient_format(const Contract& contract, std::string_view gradient) {
+  if (gradient == "dq" || gradient == "dk" || gradient == "dv") return contract.output;
+  return gradient.starts_with("dinitial_state.") ? contract.state : contract.gate_sum;
+}
+
 Problem round_inputs(const Contract& contract, Problem problem) {
   for (auto& [name, tensor] : problem.fields) {
-    if (name.starts_with("initial_state."))
+    if (name.starts_with("initial_state.") || name.starts_with("dfinal_state."))
       round_field(name.ends_with(".position") ? fp64 : contract.state, tensor);
     else if (name == "q" || name == "k" || name == "v" || name == "do")
       round_field(contract.input, tensor);

@@ -23,7 +23,7 @@ struct KernelResult {
   KernelStatus status = KernelStatus::ok;
   std::string message;  // one line when the status is not ok
   std::map<std::string, Tensor>
-      outputs;  // "o" [B, T, H, dv]; "final_state.X" as output_shapes() where announced
+      outputs;  // "o" [B, T, H, dv]; "final_state.X" as output_shapes() where announced; gradients (see below)
   std::int64_t nanoseconds = 0;
 };
 
@@ -32,7 +32,7 @@ struct Kernel {
   Evaluation how;
   std::string form;  // "chunk c=64 algebra=direct"
   Contract contract;
-  // of: varlen initial_state final_state grouped strides deterministic batch_invariant nan_contained
+  // of: varlen initial_state final_state grouped strides backward deterministic batch_invariant nan_contained
   std::string features;
   std::string limits;  // "d=1..256 dv=1..256 t=0..1048576", also b, h, g; unnamed = unlimited
   std::string
@@ -56,6 +56,14 @@ void adopt_kernels(std::vector<Kernel> kernels);
 std::string form_text(const Declaration& declaration, const Evaluation& how);
 // Empty, or why the kernel's limits exclude the problem. Throws BadInput on limits that cannot be read.
 std::string outside_limits(std::string_view limits, const Problem& problem);
+// Gradients. A kernel that announces `backward` gives, where the problem has the cotangent `do` [B, T, H, dv] (and, beside
+// `final_state`, perhaps dfinal_state.X of some X), one output more for every field X of q, k, v, g or alpha, beta,
+// level_scales and initial_state.X: dX in the shape of X, summed over the heads that share it, as `attest reference
+// --gradient` names them (without ddecay). dq, dk, dv in the contract's output format, dinitial_state.X in its state
+// format, the others in its gate_sum format.
+std::map<std::string, std::vector<Index>> gradient_shapes(const Problem& problem);
+const Format& gradient_format(const Contract& contract, std::string_view gradient);
+
 // The problem as the kernel and the oracle see it.
 Problem round_inputs(const Contract& contract, Problem problem);
 

@@ -93,7 +93,8 @@ typedef struct {
    * that exp(0) is 1. */
   const char* contract;
   const char* features; /* of: varlen initial_state final_state strides grouped backward deterministic
-                           batch_invariant nan_contained; NULL: none */
+                           batch_invariant nan_contained; NULL: none. No cotangents are handed over yet: gradients
+                           of a kernel that announces `backward` are not asked for */
   const char* limits;   /* "d=1..256 dv=1..256 t=0..1048576"; NULL or unnamed: unlimited */
   const char* device;   /* "cpu" (also NULL) or "cuda": where the tensors of a call lie */
   /* Bytes of workspace that the same call with data will need; data pointers are NULL here. NULL: none. */

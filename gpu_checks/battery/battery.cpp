@@ -13,9 +13,9 @@ namespace attest {
 
 const std::vector<BatteryCheck>& battery_checks() {
   static const std::vector<BatteryCheck> list = {
-      shapes_check,    lattice_check,     paths_check,        split_check,       packing_check,
-      causality_check, permutation_check, repetition_check,   containment_check, powers_check,
-      gates_check,     value_check,       combinations_check, width_check};
+      shapes_check,  lattice_check,   gradient_check,    paths_check,        split_check,
+      packing_check, causality_check, permutation_check, repetition_check,   containment_check,
+      powers_check,  gates_check,     value_check,       combinations_check, width_check};
   return list;
 }
 

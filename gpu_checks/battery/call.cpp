@@ -164,8 +164,10 @@ std::optional<Tensors> call(const BatteryContext& context, const Problem& proble
   if (result.status == KernelStatus::failed)
     return findings.fault("the kernel failed: " + result.message), std::nullopt;
   Tensors outputs;
-  for (const auto& [name, shape] : output_shapes(problem, context.declaration())) {
-    if (name != "o" && !context.has("final_state")) continue;
+  auto shapes = output_shapes(problem, context.declaration());
+  if (problem.field("do") && context.has("backward")) shapes.merge(gradient_shapes(problem));
+  for (const auto& [name, shape] : shapes) {
+    if (name.starts_with("final_state.") && !context.has("final_state")) continue;
     const auto found = result.outputs.find(name);
     if (found == result.outputs.end())
       return findings.fault("the output " + name + " is missing"), std::nullopt;

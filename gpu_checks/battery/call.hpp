@@ -15,7 +15,8 @@ Case fitted(const BatteryContext& context, Case shape);
 // A drawn problem as the kernel sees it, of the context's operator.
 Problem drawn(const BatteryContext& context, Case shape);
 
-// The outputs by name and shape as the operator has them, final states only where the kernel announces them. None,
+// The outputs by name and shape as the operator has them, final states only where the kernel announces them, gradients
+// where it announces them and the problem has the cotangent `do`. None,
 // noted in the findings, if the kernel does not take the problem (left out) or fails (a fault).
 std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings);
 

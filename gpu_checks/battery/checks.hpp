@@ -6,6 +6,6 @@ namespace attest {
 
 extern const BatteryCheck value_check, lattice_check, paths_check, causality_check, split_check,
     packing_check, permutation_check, repetition_check, containment_check, powers_check, gates_check,
-    shapes_check, combinations_check, width_check;
+    shapes_check, combinations_check, width_check, gradient_check;
 
 }  // namespace attest

@@ -74,7 +74,8 @@ void Findings::violate(const Problem& problem, const std::string& tensor, const 
     extent_[axis] = std::max(extent_[axis], extent);
   };
   outputs_.insert(tensor);
-  if (tensor != "o") {
+  const bool per_token = tensor == "o" || (tensor[0] == 'd' && !tensor.starts_with("dinitial_state."));
+  if (!per_token) {
     note("sequence", index[0], shape[0]), note("head", index[1], shape[1]);
     const bool levels = shape.size() > 4;
     if (levels) note("level", index[2], shape[2]);
@@ -89,7 +90,7 @@ void Findings::violate(const Problem& problem, const std::string& tensor, const 
   }
   note("sequence", sequence, problem.sequences()), note("token", token, shape[1]),
       note("head", index[2], shape[2]);
-  note("column", index[3], shape[3]);
+  if (index.size() > 3) note(tensor == "dlevel_scales" ? "level" : "column", index[3], shape[3]);
   if (kernel_.how.form == Form::chunk) note("chunk", token % kernel_.how.chunk, kernel_.how.chunk);
 }
 

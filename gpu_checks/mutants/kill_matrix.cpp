@@ -10,6 +10,8 @@
 #include <set>
 
 #include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/mutants/production.hpp"
+#include "reference/cases/random.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -23,8 +25,21 @@ void ordinary_call(const BatteryContext& context) {
   shape.seed = context.seed;
   Findings findings(context.kernel);
   findings.input("ordinary");
-  judge_call(context, drawn(context, shape), false, findings);
+  Problem problem = drawn(context, shape);
+  judge_call(context, problem, false, findings);
+  if (!context.has("backward")) return;
+  Random random(context.seed, "cotangent");
+  Tensor& cotangent = problem.fields["do"];
+  cotangent.shape = {problem.batch, problem.tokens, problem.heads, problem.value_dim};
+  for (Index i = element_count(cotangent.shape); i > 0; --i) cotangent.data.push_back(random.gaussian());
+  problem = round_inputs(context.kernel.contract, problem);
+  Memory memory;
+  const Tensors right = production_gradients({&context.op}, problem, memory);
+  if (const auto outputs = call(context, problem, findings)) findings.exact(problem, *outputs, right);
 }
+
+// What the usual rules are asked about: the output, and the gradients of a kernel that has them.
+bool ruled(const std::string& tensor) { return !tensor.starts_with("final_state."); }
 
 // The name as the matrix prints it: without "mutant.".
 std::string short_name(const std::string& name) { return name.substr(name.find('.') + 1); }
@@ -104,7 +119,7 @@ RuleVerdicts usual_verdicts(const BatteryContext& context) {
   RuleVerdicts verdicts;
   const ObserveComparisons observe([&](const std::string& input, const std::string& tensor,
                                        const std::vector<double>& got, const std::vector<double>& expected) {
-    if (tensor != "o") return;
+    if (!ruled(tensor)) return;
     auto& target = input == "ordinary" ? verdicts.ordinary : verdicts.everywhere;
     const auto accepted = accepted_by(got, expected, context.kernel.contract.output);
     for (std::size_t r = 0; r < accepted.size(); ++r) target[r] = target[r] && accepted[r];
@@ -129,7 +144,7 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
       const ObserveComparisons observe([&](const std::string&, const std::string& tensor,
                                            const std::vector<double>& got,
                                            const std::vector<double>& expected) {
-        if (tensor != "o") return;
+        if (!ruled(tensor)) return;
         const auto accepted = accepted_by(got, expected, kernel.contract.output);
         for (std::size_t r = 0; r < accepted.size(); ++r)
           row.rules.everywhere[r] = row.rules.everywhere[r] && accepted[r];

@@ -267,6 +267,8 @@ KernelResult run_production(const Production& kernel, const Problem& problem, Me
   KernelResult result;
   ++memory.calls;
   result.outputs = ProductionRun(kernel, problem, memory).run();
+  if (problem.field("do") && computes_gradients(kernel.edit))
+    result.outputs.merge(production_gradients(kernel, problem, memory));
   if (kernel.edit == Edit::tuning_mutates &&
       memory.cache.emplace(shape_key(problem), KernelResult()).second) {
     // The candidates of a tuning run each carried the same state on.
@@ -282,6 +284,10 @@ KernelResult run_production(const Production& kernel, const Problem& problem, Me
   return result;
 }
 
+Contract production_contract(bool bf16) {
+  return bf16 ? parse_contract("input=bf16 product=bf16 intermediate=bf16 output=bf16") : Contract();
+}
+
 Kernel production_kernel(const Operator& op, Edit edit, bool bf16) {
   const Declaration& declaration = op.declaration();
   Kernel kernel;
@@ -289,8 +295,9 @@ Kernel production_kernel(const Operator& op, Edit edit, bool bf16) {
   kernel.door = "mutant", kernel.op = declaration.name, kernel.variant = declaration.variant;
   kernel.how = {Form::chunk, production_chunk, 0};
   kernel.form = form_text(declaration, kernel.how);
-  if (bf16) kernel.contract = parse_contract("input=bf16 product=bf16 intermediate=bf16 output=bf16");
+  kernel.contract = production_contract(bf16);
   kernel.features = "varlen initial_state final_state grouped deterministic batch_invariant";
+  if (computes_gradients(edit)) kernel.features += " backward";
   kernel.run = [what = Production{&op, edit, bf16}, memory = std::make_shared<Memory>()](
                    const Problem& problem) { return run_production(what, problem, *memory); };
   return kernel;

@@ -25,6 +25,13 @@ struct Memory {
   Index calls = 0;
 };
 
+Contract production_contract(bool bf16);
+
+// The gradients of a problem with cotangents (production_backward.cpp).
+Tensors production_gradients(const Production& kernel, const Problem& problem, Memory& memory);
+// The unedited kernels and those of family 12 announce `backward`.
+bool computes_gradients(Edit edit);
+
 KernelResult run_production(const Production& kernel, const Problem& problem, Memory& memory);
 
 // The kernel with a memory of its own, named mutant.OPERATOR.EDIT[.bf16].

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/lattice.hpp"
 #include "gpu_checks/battery/layout.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
+#include "reference/forms/batch.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -221,6 +224,113 @@ TEST(Battery, CombinesFeaturesOfTheRegisteredKernelsWithoutAFalseAlarm) {
     EXPECT_TRUE(outcome.verdict == Verdict::pass || outcome.verdict == Verdict::undecided)
         << kernel.name << ": " << outcome.reason;
   }
+}
+
+// Linear attention with a backward written out, independent of the tape: o_t = scale sum_{s <= t} (q_t k_s) v_s.
+Kernel linear_with_backward(const std::string& fault = "") {
+  Kernel kernel;
+  kernel.name = "linear.backward", kernel.op = "linear", kernel.variant = "masked", kernel.form = "direct";
+  kernel.features = "grouped backward";
+  kernel.run = [fault](const Problem& p) {
+    KernelResult result;
+    Arithmetic<double> exact;
+    result.outputs = run<double>(operator_named("linear", "masked"), p, {}, exact);
+    const Tensor* cotangent = p.field("do");
+    if (!cotangent) return result;
+    for (const auto& [name, shape] : gradient_shapes(p))
+      result.outputs[name] = {shape,
+                              std::vector<double>(static_cast<std::size_t>(element_count(shape)), 0.0)};
+    const double scale = p.options.scale ? nearest_double(*p.options.scale) : 1;
+    for (Index b = 0; b < p.batch; ++b)
+      for (Index h = 0; h < p.heads; ++h) {
+        const auto row = [&](Tensor& tensor, Index t) {
+          const Index heads = tensor.shape[2];
+          return tensor.data.data() + ((b * p.tokens + t) * heads + h / (p.heads / heads)) * tensor.shape[3];
+        };
+        Problem fields = p;
+        const auto in = [&](const char* name, Index t) { return row(fields.fields.at(name), t); };
+        const auto out = [&](const char* name, Index t) { return row(result.outputs.at(name), t); };
+        for (Index t = 0; t < p.tokens; ++t)
+          for (Index s = 0; s <= t; ++s) {
+            double score = 0, read = 0;
+            for (Index a = 0; a < p.key_dim; ++a) score += scale * in("q", t)[a] * in("k", s)[a];
+            for (Index c = 0; c < p.value_dim; ++c) read += scale * in("do", t)[c] * in("v", s)[c];
+            for (Index a = 0; a < p.key_dim; ++a) {
+              if (fault != "strict mask" || s < t) out("dq", t)[a] += read * in("k", s)[a];
+              out("dk", fault == "mask of dk transposed" ? t : s)[a] += read * in("q", t)[a];
+            }
+            for (Index c = 0; c < p.value_dim; ++c)
+              if (fault != "one chunk alone" || s / 16 == t / 16) out("dv", s)[c] += score * in("do", t)[c];
+          }
+      }
+    return result;
+  };
+  return kernel;
+}
+
+TEST(Gradient, PassesABackwardWrittenOutAndFailsItsFaults) {
+  const CheckOutcome right = outcome_of(linear_with_backward(), "gradient");
+  EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
+  EXPECT_EQ(right.undecided, 0);
+  for (const char* fault : {"strict mask", "mask of dk transposed", "one chunk alone"})
+    EXPECT_EQ(outcome_of(linear_with_backward(fault), "gradient").verdict, Verdict::fail) << fault;
+}
+
+// A gradient that is zero or positive on all inputs of the check would not be seen here.
+TEST(Gradient, SeesEveryOutputOfEveryOperator) {
+  for (const Kernel& kernel : unedited_kernels()) {
+    std::set<std::string> names;
+    const Kernel watched = changed(kernel, [&](const Problem& problem, Tensors&) {
+      if (problem.field("do"))
+        for (const auto& [name, shape] : gradient_shapes(problem)) names.insert(name);
+    });
+    const CheckOutcome right = outcome_of(watched, "gradient");
+    EXPECT_EQ(right.verdict, Verdict::pass) << kernel.name << ": " << right.reason;
+    EXPECT_EQ(right.undecided, 0) << kernel.name << ": " << right.reason;
+    EXPECT_GE(names.size(), 4u) << kernel.name;
+    if (kernel.name.ends_with(".bf16")) continue;  // the same code
+    for (const std::string& name : names) {
+      const Kernel without_signs = changed(kernel, [&](const Problem&, Tensors& outputs) {
+        if (const auto found = outputs.find(name); found != outputs.end())
+          for (double& x : found->second.data) x = std::abs(x);
+      });
+      EXPECT_EQ(outcome_of(without_signs, "gradient").verdict, Verdict::fail) << kernel.name << ' ' << name;
+    }
+    const Kernel lacking =
+        changed(kernel, [](const Problem&, Tensors& outputs) { outputs.erase("dinitial_state.S"); });
+    if (names.contains("dinitial_state.S")) {
+      EXPECT_THAT(outcome_of(lacking, "gradient").reason, HasSubstr("dinitial_state.S is missing"));
+    }
+  }
+}
+
+TEST(Gradient, RaisesNoFalseAlarmWithOtherSeeds) {
+  for (const Kernel& kernel : unedited_kernels())
+    for (std::uint64_t seed = 10; seed < 13; ++seed) {
+      const CheckOutcome outcome = outcome_of(kernel, "gradient", seed);
+      EXPECT_EQ(outcome.verdict, Verdict::pass) << kernel.name << ' ' << seed << ": " << outcome.reason;
+    }
+}
+
+TEST(Gradient, IsNotAskedOfKernelsWithoutABackwardNorThroughADoor) {
+  const CheckOutcome without = outcome_of(kernel_named("cpu.linear.chunk16.fp32"), "gradient");
+  EXPECT_EQ(without.verdict, Verdict::not_run);
+  EXPECT_THAT(without.reason, HasSubstr("computes no gradients"));
+  Kernel outside = linear_with_backward();
+  outside.door = "plugin";
+  EXPECT_THAT(outcome_of(outside, "gradient").reason, HasSubstr("door plugin"));
+}
+
+TEST(Gradient, SaysAtWhichTokensAGradientIsWrong) {
+  const Kernel wrong = changed(linear_with_backward(), [](const Problem& p, Tensors& outputs) {
+    if (const auto dk = outputs.find("dk"); dk != outputs.end() && p.batch == 2)
+      dk->second.data[static_cast<std::size_t>((7 * p.heads + 1) * p.key_dim)] += 1;
+  });
+  const CheckOutcome outcome = outcome_of(wrong, "gradient");
+  EXPECT_EQ(outcome.verdict, Verdict::fail);
+  EXPECT_EQ(outcome.places.outputs, "dk");
+  EXPECT_EQ(outcome.places.tokens, "7");
+  EXPECT_EQ(outcome.places.heads, "1");
 }
 
 // A lattice input has one answer: every form and algebra gives it, in arithmetic of any contract that it is certified for.

@@ -33,16 +33,27 @@ TEST(Mutants, AreManyDistinctAndOfEveryFamilyThatCanBeHere) {
 
 // One mutant of every family; the whole matrix is a nightly test.
 TEST(Mutants, OfEveryFamilyAreKilledQuickly) {
-  for (const char* name : {"mutant.hla2.tail_decay_full_chunk", "mutant.gated_delta.exp_start_anchor",
-                           "mutant.hla2.cross_swapped", "mutant.ahla.state_transposed",
-                           "mutant.log_linear_mamba2.level_float_log", "mutant.hla3.packed_no_reset",
-                           "mutant.log_linear_gated_delta.address_gate_head_zero",
-                           "mutant.hla2.round_before_subtraction", "mutant.ahla.race_order",
-                           "mutant.gated_delta.cache_by_address", "mutant.hla2.skip_when_keys_small"}) {
+  for (const char* name :
+       {"mutant.hla2.tail_decay_full_chunk", "mutant.gated_delta.exp_start_anchor",
+        "mutant.hla2.cross_swapped", "mutant.ahla.state_transposed",
+        "mutant.log_linear_mamba2.level_float_log", "mutant.hla3.packed_no_reset",
+        "mutant.log_linear_gated_delta.address_gate_head_zero", "mutant.hla2.round_before_subtraction",
+        "mutant.ahla.race_order", "mutant.gated_delta.cache_by_address", "mutant.hla2.skip_when_keys_small",
+        "mutant.hla3.backward_state_not_carried"}) {
     const KillMatrix matrix = kill_matrix(name, Effort::quick, 1, 1);
     ASSERT_EQ(matrix.rows.size(), 1u) << name;
     EXPECT_TRUE(matrix.rows[0].killed()) << name;
   }
+}
+
+// The output of these mutants is right, so the usual rules are asked about the gradients as well.
+TEST(Mutants, OfTheBackwardAreSeenByTheirGradientsAlone) {
+  const KillMatrix matrix = kill_matrix("mutant.ahla.backward_chunk_last_key", Effort::quick, 1, 1);
+  ASSERT_EQ(matrix.rows.size(), 1u);
+  for (const BatteryEntry& entry : matrix.rows[0].entries)
+    EXPECT_EQ(entry.outcome.verdict == Verdict::fail, std::string(entry.check->name) == "gradient")
+        << entry.check->name << ": " << entry.outcome.reason;
+  EXPECT_EQ(matrix.rows[0].rules.ordinary, (std::array<bool, 5>{}));
 }
 
 std::array<bool, 5> rules(std::vector<double> got, std::vector<double> expected,
