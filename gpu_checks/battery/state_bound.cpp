@@ -111,6 +111,11 @@ Head<Running> running(const Head<double>& head, const Units& units) {
                        Running(head.decay),
                        Running(head.ridge),
                        {}};
+  // A query that the input format does not hold has been scaled, in `accumulate`.
+  const double query = Units(units.contract, true).query;
+  for (Index i = 0; i < head.q.size(); ++i)
+    if (const double x = head.q.data()[i]; round_to(units.contract.input, x) != x)
+      result.q.data()[i].error = query * std::abs(x) + units.eta;
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
   const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
   const auto convert = [&](Running& x, double relative) {

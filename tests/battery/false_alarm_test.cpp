@@ -101,35 +101,54 @@ Findings run_once(const Kernel& kernel, const BatteryContext& context, Case shap
   return findings;
 }
 
+struct Ran {
+  Verdict verdict;
+  bool failed, lattice;
+  std::string words;  // what repeats it, and the reason
+};
+
+Ran run_seed(std::uint64_t seed) {
+  Random random(seed, "false alarms");
+  const Kernel kernel = random_kernel(random);
+  const BatteryContext context{kernel, *find_operator(kernel.op, kernel.variant), seed, Effort::quick};
+  const Case shape = fitted(context, random_case(random, context.declaration()));
+  const bool lattice = no_lattice(context).empty() && random.one_in(3);
+  Findings findings = run_once(kernel, context, shape, random, lattice);
+  for (int again = 0; again < 2 && !findings.failed() && findings.suspicious() > 0; ++again) {
+    Case fresh = shape;
+    fresh.seed = random.bits() >> 1;
+    const Findings second = run_once(kernel, context, fresh, random, false);
+    if (second.failed() || second.suspicious() > 0) findings.fault("suspect again");
+  }
+  const std::string words = fmt::format("ATTEST_FALSE_ALARM_SEED={} {} '{}' {}: {}", seed, kernel.name,
+                                        to_text(kernel.contract), to_text(shape), findings.outcome().reason);
+  return {findings.outcome().verdict, findings.failed(), lattice, words};
+}
+
 TEST(FalseAlarms, DoNotHappenToRightKernels) {
   const std::uint64_t runs = from_environment("ATTEST_FALSE_ALARM_RUNS", 300);
   const std::uint64_t start = from_environment("ATTEST_FALSE_ALARM_SEED", 1);
   std::map<Verdict, std::uint64_t> counts;
   std::uint64_t alarms = 0, exact = 0;
   for (std::uint64_t seed = start; seed < start + runs; ++seed) {
-    Random random(seed, "false alarms");
-    const Kernel kernel = random_kernel(random);
-    const BatteryContext context{kernel, *find_operator(kernel.op, kernel.variant), seed, Effort::quick};
-    const Case shape = fitted(context, random_case(random, context.declaration()));
-    const bool lattice = no_lattice(context).empty() && random.one_in(3);
-    exact += lattice;
-    Findings findings = run_once(kernel, context, shape, random, lattice);
-    for (int again = 0; again < 2 && !findings.failed() && findings.suspicious() > 0; ++again) {
-      Case fresh = shape;
-      fresh.seed = random.bits() >> 1;
-      const Findings second = run_once(kernel, context, fresh, random, false);
-      if (second.failed() || second.suspicious() > 0) findings.fault("suspect again");
-    }
-    ++counts[findings.outcome().verdict];
-    if (!findings.failed()) continue;
+    const Ran ran = run_seed(seed);
+    exact += ran.lattice;
+    ++counts[ran.verdict];
+    if (!ran.failed) continue;
     ++alarms;
-    ADD_FAILURE() << "ATTEST_FALSE_ALARM_SEED=" << seed << ' ' << kernel.name << " '"
-                  << to_text(kernel.contract) << "' " << to_text(shape) << ": " << findings.outcome().reason;
+    ADD_FAILURE() << ran.words;
   }
   fmt::print(
       "{} runs, {} on lattice inputs: {} pass, {} undecided, {} suspect once, {} not run, {} false alarms\n",
       runs, exact, counts[Verdict::pass], counts[Verdict::undecided], counts[Verdict::suspect],
       counts[Verdict::not_run], alarms);
+}
+
+TEST(FalseAlarms, ThatOnceHappenedDoNotHappenAgain) {
+  for (const std::uint64_t seed : {5453, 9227, 700191, 800640, 7000545}) {
+    const Ran ran = run_seed(seed);
+    EXPECT_FALSE(ran.failed) << ran.words;
+  }
 }
 
 }  // namespace
