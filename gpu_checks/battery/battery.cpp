@@ -54,8 +54,12 @@ std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string
   for (const BatteryCheck& check : battery_checks())
     if (glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0)
       entries.push_back({&check, {}, 0});
-  for_each_parallel(static_cast<Index>(entries.size()), threads,
-                    [&](Index i) { run_one(context, false, entries[static_cast<std::size_t>(i)]); });
+  std::vector<BatteryEntry*> order;  // the longest first
+  for (const bool expensive : {true, false})
+    for (BatteryEntry& entry : entries)
+      if (entry.check->expensive == expensive) order.push_back(&entry);
+  for_each_parallel(static_cast<Index>(order.size()), threads,
+                    [&](Index i) { run_one(context, false, *order[static_cast<std::size_t>(i)]); });
   return entries;
 }
 
