@@ -128,12 +128,6 @@ std::uint64_t seed_of(const BatteryArguments& arguments) {
   return drawn_seed();
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 void show_progress(Index done, Index total) {
   if (isatty(STDERR_FILENO) != 0) std::cerr << fmt::format("\r\033[K{} of {}", done, total) << std::flush;
 }
@@ -251,28 +245,27 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
     write_records(arguments.output, with_seed, records);
   }
   if (!arguments.json.empty())
-    write_file(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");
+    write_file_atomically(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");
   if (counts[Verdict::fail] > 0) return exit_failed;
   if (counts[Verdict::suspect] + counts[Verdict::undecided] > 0) return exit_undecided;
   return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;
 }
 
 int check_mutants(const BatteryArguments& arguments) {
+  if (find_mutants(arguments.kernel).empty())
+    throw BadInput("no mutant matches --kernel " + in_quotes(arguments.kernel) +
+                   ", expected a glob such as mutant.hla2.*");
+  if (!arguments.output.empty()) make_folder(arguments.output);  // before the minutes that follow
   const std::uint64_t seed = arguments.seed ? *arguments.seed : drawn_seed();
   const KillMatrix matrix =
       kill_matrix(arguments.kernel, arguments.effort, seed, threads_of(arguments.threads), show_progress);
   end_progress();
-  if (matrix.rows.empty())
-    throw BadInput("no mutant matches --kernel " + in_quotes(arguments.kernel) +
-                   ", expected a glob such as mutant.hla2.*");
   std::cout << matrix_text(matrix);
   if (!arguments.output.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(arguments.output, error);
     const auto path = std::filesystem::path(arguments.output) / "kill_matrix.md";
-    write_file(path, matrix_markdown(matrix));
+    write_file_atomically(path, matrix_markdown(matrix));
     const auto page = std::filesystem::path(arguments.output) / "index.html";
-    write_file(page, render_kill_page(to_table(matrix)));
+    write_file_atomically(page, render_kill_page(to_table(matrix)));
     std::cout << "matrix: " << path.string() << "\npage:   " << page.string() << '\n';
   }
   for (const MatrixRow& row : matrix.rows)

@@ -128,11 +128,16 @@ RuleVerdicts usual_verdicts(const BatteryContext& context) {
   return verdicts;
 }
 
+std::vector<const Mutant*> find_mutants(std::string_view glob) {
+  std::vector<const Mutant*> found;
+  for (const Mutant& mutant : mutants())
+    if (matches(glob, mutant.kernel.name)) found.push_back(&mutant);
+  return found;
+}
+
 KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed, int threads,
                        const std::function<void(Index, Index)>& progress) {
-  std::vector<const Mutant*> chosen;
-  for (const Mutant& mutant : mutants())
-    if (matches(glob, mutant.kernel.name)) chosen.push_back(&mutant);
+  const std::vector<const Mutant*> chosen = find_mutants(glob);
   KillMatrix matrix{std::vector<MatrixRow>(chosen.size()), effort, seed};
   std::mutex guard;
   Index done = 0;

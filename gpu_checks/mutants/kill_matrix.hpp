@@ -32,7 +32,10 @@ struct KillMatrix {
   std::uint64_t seed = 0;
 };
 
-// Mutants whose name, with "mutant." before it or without, matches the glob (empty: all), `threads` at a time; progress(done, total) after each.
+// Those whose name, with "mutant." before it or without, matches the glob (empty: all).
+std::vector<const Mutant*> find_mutants(std::string_view glob);
+
+// Of the mutants that the glob finds, `threads` at a time; progress(done, total) after each.
 KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed, int threads,
                        const std::function<void(Index, Index)>& progress = {});
 
