@@ -120,14 +120,6 @@ RunIdentity identity_of(const std::vector<const Kernel*>& kernels, std::uint64_t
   return {invoked_command_without("--resume"), seed, version, sha256(cases)};
 }
 
-std::uint64_t seed_of(const BatteryArguments& arguments) {
-  if (arguments.seed) return *arguments.seed;
-  if (arguments.resume)
-    if (const auto seed = RecordJournal::seed_of(std::filesystem::path(arguments.output) / journal_name))
-      return *seed;
-  return drawn_seed();
-}
-
 void show_progress(Index done, Index total) {
   if (isatty(STDERR_FILENO) != 0) std::cerr << fmt::format("\r\033[K{} of {}", done, total) << std::flush;
 }
@@ -170,6 +162,13 @@ std::string kernel_identity(const Kernel& k) {
                      to_text(k.contract), k.features, k.limits, k.source, k.sha256);
 }
 
+std::uint64_t seed_of_run(const std::optional<std::uint64_t>& given, bool resume, const std::string& output) {
+  if (given) return *given;
+  if (resume)
+    if (const auto seed = RecordJournal::seed_of(std::filesystem::path(output) / journal_name)) return *seed;
+  return drawn_seed();
+}
+
 std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns) {
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   return fmt::format("time: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, overhead {:.2f} s",
@@ -179,7 +178,7 @@ std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::i
 
 int check_battery(const BatteryArguments& arguments, const Run& run, const std::string& version) {
   refuse_unknown_check(arguments.check);
-  const std::uint64_t seed = seed_of(arguments);
+  const std::uint64_t seed = seed_of_run(arguments.seed, arguments.resume, arguments.output);
   const auto kernels = find_kernels(arguments.kernel, arguments.op);
   if (kernels.empty())
     throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel) + " --operator " +

@@ -600,15 +600,6 @@ std::optional<int> run_battery_modes(const Arguments& arguments) {
   return check_battery(battery, describe_run(arguments.seed), program_version());
 }
 
-// The seed for what has none of its own: of the run that is resumed, where there is one.
-std::uint64_t fresh_seed(const Arguments& arguments) {
-  if (arguments.seed) return *arguments.seed;
-  if (arguments.resume)
-    if (const auto seed = RecordJournal::seed_of(std::filesystem::path(arguments.output) / journal_name))
-      return *seed;
-  return drawn_seed();
-}
-
 // Aligned blocks that are taken from the heap leave holes that glibc 2.36 fills with nothing else: 150 kB a case, without
 // end. Blocks of this size and more are mapped and given back.
 void keep_memory_flat() { mallopt(M_MMAP_THRESHOLD, 32 << 10); }
@@ -620,7 +611,7 @@ int run_check(const Arguments& arguments) {
                        ? "--resume: not of --mutants, whose matrix is made as a whole"
                        : "--resume: continues what --output DIR holds, expected --output beside it");
   if (const auto code = run_battery_modes(arguments)) return *code;
-  const std::uint64_t seed = fresh_seed(arguments);
+  const std::uint64_t seed = seed_of_run(arguments.seed, arguments.resume, arguments.output);
   const Plan plan = plan_of(arguments, seed);
   Outputs outputs(arguments, plan, seed);
   for (const Checked& checked : plan.left_out) outputs.add_left_out(checked);
@@ -674,7 +665,7 @@ void add_check(CLI::App& app, int& exit_code) {
   command->add_flag("--battery", arguments->battery,
                     "all checks of the battery on inputs of their own: lattice, paths, split, packing ...");
   command->add_flag("--quick", arguments->quick,
-                    "the battery, at most 10 s for a kernel (the default effort)");
+                    "the battery with few inputs of every kind, seconds for a kernel (the default effort)");
   command->add_flag("--full", arguments->full, "the battery with more inputs of every kind");
   command->add_option("--check", arguments->check,
                       "glob of the battery's checks, such as split; all by default");

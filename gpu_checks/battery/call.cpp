@@ -40,33 +40,6 @@ void state_bounds(const BatteryContext& context, const Problem& problem, Bounds&
   }
 }
 
-// A contract may multiply in a narrower range than it stores in. The error model looks at the range of what is stored;
-// this looks at what a product reads.
-class OperandRange : public Arithmetic<double> {
- public:
-  explicit OperandRange(const Format& product) : limit_(product.max_finite() / 2) {}
-  Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b) override {
-    for (const Matrix<double>* x : {&a, &b})
-      for (Index i = 0; i < x->size(); ++i) fits = fits && !(std::abs(x->data()[i]) > limit_);
-    return Arithmetic<double>::product(a, b);
-  }
-  bool fits = true;
-
- private:
-  double limit_;
-};
-
-bool operands_fit(const BatteryContext& context, const Problem& problem) {
-  const Contract& contract = context.kernel.contract;
-  if (contract.product.emax >= contract.input.emax && contract.product.emax >= contract.intermediate.emax)
-    return true;
-  OperandRange range(contract.product);
-  const Evaluator<double>& evaluator = context.op;
-  for (const Slot& slot : slots(problem))
-    evaluator.evaluate(head_of<double>(problem, context.declaration(), slot), context.kernel.how, range);
-  return range.fits;
-}
-
 Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool statistical, bool states) {
   Bounds bounds;
   const Index count = problem.batch * problem.tokens * problem.heads * problem.value_dim;
@@ -90,9 +63,6 @@ Bounds bounds_of(const BatteryContext& context, const Problem& problem, bool sta
       }
   }
   if (states) state_bounds(context, problem, bounds);
-  if (!operands_fit(context, problem))
-    for (const auto& [name, bound] : bounds.deterministic)
-      bounds.undecided[name] = "range: an operand of a product may overflow its format";
   return bounds;
 }
 
