@@ -105,19 +105,19 @@ std::string short_text(const Case& shape) {
   return text.substr(text.find("T="));
 }
 
+std::string outside_limits(const BatteryContext& context, const Case& shape) {
+  Problem sizes;
+  sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.tokens = *shape.tokens;
+  sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim;
+  return outside_limits(context.kernel.limits, sizes);
+}
+
 Case fitted(const BatteryContext& context, Case shape) {
   shape.op = context.declaration().name, shape.variant = context.declaration().variant;
   if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
   if (!context.has("varlen")) shape.packed.clear();
-  Problem sizes;
-  for (Index* size : {&shape.key_dim, &shape.value_dim})
-    for (; *size > 1; *size /= 2) {
-      sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.key_dim = shape.key_dim,
-      sizes.value_dim = shape.value_dim, sizes.tokens = *shape.tokens;
-      if (const std::string why = outside_limits(context.kernel.limits, sizes);
-          !why.starts_with(size == &shape.key_dim ? "d=" : "dv="))
-        break;
-    }
+  for (; shape.key_dim > 1 && outside_limits(context, shape).starts_with("d="); shape.key_dim /= 2) {}
+  for (; shape.value_dim > 1 && outside_limits(context, shape).starts_with("dv="); shape.value_dim /= 2) {}
   return shape;
 }
 

@@ -10,7 +10,10 @@
 
 namespace attest {
 
-// The shape brought within the kernel's limits, heads shared or packing dropped where the kernel does not take them.
+// The first of the kernel's limits that the shape exceeds, or nothing.
+std::string outside_limits(const BatteryContext& context, const Case& shape);
+// The shape with d and dv brought within the kernel's limits; shared heads and packing are dropped where the kernel does
+// not take them.
 Case fitted(const BatteryContext& context, Case shape);
 // A drawn problem as the kernel sees it, of the context's operator.
 Problem drawn(const BatteryContext& context, Case shape);

@@ -36,6 +36,9 @@ std::vector<Index> cycle(Index count, Index period) {
 void one(const BatteryContext& context, const Case& drawn, const Repeated& repeated, const std::string& words,
          Index at, Random& random, Findings& findings) {
   findings.input(words);
+  // Before anything is drawn and certified, which takes long at these sizes.
+  if (const std::string why = outside_limits(context, drawn); !why.empty())
+    return findings.leave_out("unsupported: " + why);
   const bool continued = context.has("initial_state") && !context.declaration().moments.empty();
   const auto problem =
       draw_lattice(context, drawn, random, continued ? std::optional(LatticeCut{at, false}) : std::nullopt);
