@@ -404,10 +404,7 @@ std::string faults_of_final_states(const Kernel& kernel, const std::vector<Look>
 // The values that the kernel's limits admit, the first that they do.
 void fit_limits(const Kernel& kernel, Case& shape) {
   const auto excluded = [&](const char* name) {
-    Problem sizes;
-    sizes.batch = shape.batch, sizes.tokens = *shape.tokens, sizes.heads = shape.heads;
-    sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim;
-    return outside_limits(kernel.limits, sizes).starts_with(std::string(name) + "=");
+    return outside_limits(kernel.limits, shape).starts_with(std::string(name) + "=");
   };
   const auto settle = [&](const char* name, Index& size, std::initializer_list<Index> others) {
     const Index wanted = size;
@@ -529,16 +526,7 @@ bool fits_one(const Kernel& kernel, const Look& look) {
 
 // Whether the kernel takes the input and nothing fits what it answers.
 bool nothing_fits(const Kernel& kernel, Look& look) {
-  if (!outside_limits(kernel.limits,
-                      [&] {
-                        Problem sizes;
-                        sizes.batch = look.shape.batch, sizes.tokens = *look.shape.tokens,
-                        sizes.heads = look.shape.heads;
-                        sizes.key_dim = look.shape.key_dim, sizes.value_dim = look.shape.value_dim;
-                        return sizes;
-                      }())
-           .empty())
-    return false;
+  if (!outside_limits(kernel.limits, look.shape).empty()) return false;
   if (ask(kernel, look).status != KernelStatus::ok) return false;
   return !fits_one(kernel, look);
 }

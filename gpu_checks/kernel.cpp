@@ -120,6 +120,17 @@ std::string outside_limits(std::string_view limits, const Problem& problem) {
   return {};
 }
 
+std::string outside_limits(std::string_view limits, const Case& shape) {
+  Problem sizes;
+  sizes.batch = shape.batch, sizes.tokens = *shape.tokens, sizes.heads = shape.heads;
+  sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim;
+  return outside_limits(limits, sizes);
+}
+
+bool gives_gradients(const Kernel& kernel, const Problem& problem) {
+  return problem.field("do") && has_feature(kernel, "backward");
+}
+
 std::map<std::string, std::vector<Index>> gradient_shapes(const Problem& problem) {
   std::map<std::string, std::vector<Index>> shapes;
   for (const auto& [name, tensor] : problem.fields)

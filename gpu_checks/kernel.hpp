@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/cases/case.hpp"
 #include "reference/forms/operator.hpp"
 #include "reference/tensor/contract.hpp"
 #include "reference/tensor/problem.hpp"
@@ -56,11 +57,13 @@ void adopt_kernels(std::vector<Kernel> kernels);
 std::string form_text(const Declaration& declaration, const Evaluation& how);
 // Empty, or why the kernel's limits exclude the problem. Throws BadInput on limits that cannot be read.
 std::string outside_limits(std::string_view limits, const Problem& problem);
+std::string outside_limits(std::string_view limits, const Case& shape);  // by its sizes, before anything is drawn
 // Gradients. A kernel that announces `backward` gives, where the problem has the cotangent `do` [B, T, H, dv] (and, beside
 // `final_state`, perhaps dfinal_state.X of some X), one output more for every field X of q, k, v, g or alpha, beta,
 // level_scales and initial_state.X: dX in the shape of X, summed over the heads that share it, as `attest reference
 // --gradient` names them (without ddecay). dq, dk, dv in the contract's output format, dinitial_state.X in its state
 // format, the others in its gate_sum format.
+bool gives_gradients(const Kernel& kernel, const Problem& problem);
 std::map<std::string, std::vector<Index>> gradient_shapes(const Problem& problem);
 const Format& gradient_format(const Contract& contract, std::string_view gradient);
 

@@ -131,10 +131,19 @@ std::string head(const Records& records, const std::vector<KernelSummary>& kerne
 
 // What went wrong.
 
+// "12 inputs, 2 undecided", of a check of the battery.
+std::string inputs_of(const Check& check) {
+  if (!check.inputs) return "";
+  std::string text = fmt::format("{} input{}", *check.inputs, *check.inputs == 1 ? "" : "s");
+  if (check.undecided) text += fmt::format(", {} undecided", *check.undecided);
+  return text;
+}
+
 std::string check_item(const Check& check, const CaseRecord& record) {
   std::string html = fmt::format("<li>{} <b>{}</b> ({})", badge(check.verdict), html_text(check.name),
                                  to_string(check.rule));
   if (check.compared) html += fmt::format(": {} of {} violated", check.violations, check.compared);
+  if (const auto on = inputs_of(check); !on.empty()) html += ", " + on;
   if (!check.reason.empty() && record.reason.find(check.reason) == std::string::npos)
     html += fmt::format(". {}", html_text(check.reason));
   if (check.worst)
@@ -364,6 +373,13 @@ std::string kernel_table(std::span<const KernelSummary> group) {
   return html + "</tbody></table></div>\n";
 }
 
+// What the mouse shows over a check: on how many inputs it decided, and its reason.
+std::string title_of(const Check& check) {
+  std::string text = inputs_of(check);
+  if (!check.reason.empty()) text += (text.empty() ? "" : ": ") + check.reason;
+  return text.empty() ? "" : fmt::format(" title=\"{}\"", html_text(text));
+}
+
 // Kernels by the checks of the battery.
 std::string check_matrix(std::span<const KernelSummary> group) {
   std::vector<std::string> names;
@@ -373,7 +389,7 @@ std::string check_matrix(std::span<const KernelSummary> group) {
   std::string html =
       "<p class=\"soft\">Every check of the battery on inputs of its own. ✓ passes, ✕ fails, ! suspect, ? "
       "undecided, – could "
-      "not run; the mouse shows why.</p>\n<div class=\"scroll "
+      "not run; the mouse shows on how many inputs, and why.</p>\n<div class=\"scroll "
       "matrix\"><table>\n<thead><tr><th>Kernel</th><th>Verdict</th>";
   for (const auto& name : names)
     html += fmt::format("<th class=\"turned\"><span>{}</span></th>", html_text(name));
@@ -386,10 +402,8 @@ std::string check_matrix(std::span<const KernelSummary> group) {
           std::find_if(checks.begin(), checks.end(), [&](const auto& c) { return c.name == name; });
       html += check == checks.end()
                   ? "<td class=\"m\"></td>"
-                  : fmt::format(
-                        "<td class=\"m\"{}><span class=\"dot v-{}\">{}</span></td>",
-                        check->reason.empty() ? "" : fmt::format(" title=\"{}\"", html_text(check->reason)),
-                        to_string(check->verdict), mark(check->verdict));
+                  : fmt::format("<td class=\"m\"{}><span class=\"dot v-{}\">{}</span></td>", title_of(*check),
+                                to_string(check->verdict), mark(check->verdict));
     }
     html += "</tr>\n";
   }

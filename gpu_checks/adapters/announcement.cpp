@@ -225,7 +225,7 @@ std::string not_offered(const Kernel& kernel, const Problem& problem) {
   for (const auto& [name, tensor] : problem.fields) {
     if (name.starts_with("initial_state.") && lacks("initial_state"))
       return "the kernel does not declare initial_state, and one is given";
-    const bool per_head = tensor.shape.size() >= 3 && !name.starts_with("initial_state.");
+    const bool per_head = tensor.shape.size() >= 3 && name.find("_state.") == std::string::npos;
     if (per_head && tensor.shape[2] != problem.heads && lacks("grouped"))
       return fmt::format("the kernel does not declare grouped, and {} has {} of {} heads", name,
                          tensor.shape[2], problem.heads);
@@ -236,9 +236,10 @@ std::string not_offered(const Kernel& kernel, const Problem& problem) {
 std::vector<Passed> inputs_of(const Kernel& kernel, const Problem& problem, std::vector<double>& cu_seqlens) {
   std::vector<Passed> list;
   for (const auto& [name, tensor] : problem.fields) {
-    if (name == "cu_seqlens" || name == "do" || name.starts_with("dfinal_state.")) continue;
-    const bool main = name == "q" || name == "k" || name == "v";
-    const bool state = name.starts_with("initial_state.");
+    const bool cotangent = name == "do" || name.starts_with("dfinal_state.");
+    if (name == "cu_seqlens" || (cotangent && !gives_gradients(kernel, problem))) continue;
+    const bool main = name == "q" || name == "k" || name == "v" || name == "do";
+    const bool state = name.find("_state.") != std::string::npos;
     list.push_back(passed(name,
                           main    ? kernel.contract.input
                           : state ? kernel.contract.state
@@ -260,6 +261,9 @@ std::vector<Passed> outputs_of(const Kernel& kernel, const Problem& problem) {
       list.push_back({name, kernel.contract.output, false, shape});
     else if (has_feature(kernel, "final_state"))
       list.push_back({name, kernel.contract.state, false, shape});
+  if (gives_gradients(kernel, problem))
+    for (const auto& [name, shape] : gradient_shapes(problem))
+      list.push_back({name, gradient_format(kernel.contract, name), false, shape});
   return list;
 }
 

@@ -11,6 +11,8 @@ Arguments are the fields of the problem by name (initial_state.S as initial_stat
 problem with one that the function does not take is answered with `unsupported`, and so is one for which a module is not
 installed. They come as NumPy arrays, bf16 as
 float32 of the same value; with device="cpu" or device="cuda" as PyTorch tensors of the true dtype.
+With features="backward" the function also takes the cotangents do and dfinal_state_S and returns {"o": o, "dq": dq, ...},
+a gradient for every field; a PyTorch function that takes no `do` is differentiated by autograd.
 One file; needs NumPy, and PyTorch only where a device is named. The protocol is in PROTOCOL.md.
 """
 
@@ -115,6 +117,26 @@ def _synchronize(device):
         torch.cuda.synchronize()
 
 
+def _differentiated(function, arguments, cotangents):
+    """The outputs, and the gradients of all floating arguments by autograd; zero where an output does not depend on one."""
+    import torch
+
+    inputs = {name: x for name, x in arguments.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
+    for x in inputs.values():
+        x.requires_grad_(True)
+    results = function(**arguments)
+    results = results if isinstance(results, dict) else {"o": results}
+    seen = {("d" + name).replace(".", "_"): x for name, x in results.items()}
+    pairs = [(seen[name], x.to(seen[name].dtype)) for name, x in cotangents.items() if name in seen and seen[name].requires_grad]
+    if not pairs:
+        raise RuntimeError("no output depends on an input in a way that autograd knows")
+    outputs, directions = zip(*pairs)
+    gradients = torch.autograd.grad(outputs, list(inputs.values()), directions, allow_unused=True)
+    for (name, x), gradient in zip(inputs.items(), gradients):
+        results["d" + name.replace("initial_state_", "initial_state.")] = torch.zeros_like(x) if gradient is None else gradient
+    return results
+
+
 def _call(request):
     function, _, device = _kernels[request["kernel"]]
     arguments = {}
@@ -123,13 +145,16 @@ def _call(request):
     for key, option in request["options"].items():
         arguments[key] = True if option["text"] == "true" else option["value"]
     taken = inspect.signature(function).parameters
-    if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in taken.values()):
-        unknown = [name for name in arguments if name not in taken]
-        if unknown:
-            raise Unsupported(f"{function.__name__} does not take {', '.join(unknown)}")
+    takes_all = any(parameter.kind == parameter.VAR_KEYWORD for parameter in taken.values())
+    by_autograd = device is not None and "do" in arguments and "do" not in taken and not takes_all
+    cotangents = {name: arguments.pop(name) for name in list(arguments)
+                  if by_autograd and (name == "do" or name.startswith("dfinal_state_"))}
+    unknown = [name for name in arguments if name not in taken and not takes_all]
+    if unknown:
+        raise Unsupported(f"{function.__name__} does not take {', '.join(unknown)}")
     _synchronize(device)
     start = time.perf_counter_ns()
-    results = function(**arguments)
+    results = _differentiated(function, arguments, cotangents) if by_autograd else function(**arguments)
     _synchronize(device)
     elapsed = time.perf_counter_ns() - start
     if not isinstance(results, dict):

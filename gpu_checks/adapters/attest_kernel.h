@@ -49,9 +49,14 @@ typedef int32_t attest_status;
  *   cu_seqlens [N + 1]                           int64; B = 1; only with `varlen`
  *   initial_state.X [N, H, d, d or dv] (log-linear [N, H, L, d, dv]), m, h, z ... [N, H, d]   the state format
  *   initial_state.position [N]                   int64
+ *   do [B, T, H, dv] in the input format, dfinal_state.X in the state format: cotangents, only with `backward`, and then
+ *                                                in some calls
  * q, k, v may carry fewer heads than H where `grouped` is declared: head h reads h / (H / heads carried).
  * Outputs: o [B, T, H, dv] in the output format; final_state.X, shaped as above, in the state format, where
- * `final_state` is declared. Operators, fields and moments are those of `attest list`. */
+ * `final_state` is declared; in a call with cotangents, for every input X of q, k, v, g or alpha, beta, level_scales and
+ * initial_state.X also dX in the shape of X, summed over the heads that share it: dq, dk, dv in the output format,
+ * dinitial_state.X in the state format, the others in the gate_sum format. A dfinal_state.X that is missing is zero.
+ * Operators, fields and moments are those of `attest list`. */
 typedef struct {
   const char* name;
   const DLTensor* tensor;
@@ -93,8 +98,7 @@ typedef struct {
    * that exp(0) is 1. */
   const char* contract;
   const char* features; /* of: varlen initial_state final_state strides grouped backward deterministic
-                           batch_invariant nan_contained; NULL: none. No cotangents are handed over yet: gradients
-                           of a kernel that announces `backward` are not asked for */
+                           batch_invariant nan_contained; NULL: none */
   const char* limits;   /* "d=1..256 dv=1..256 t=0..1048576"; NULL or unnamed: unlimited */
   const char* device;   /* "cpu" (also NULL) or "cuda": where the tensors of a call lie */
   /* Bytes of workspace that the same call with data will need; data pointers are NULL here. NULL: none. */

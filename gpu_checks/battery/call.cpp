@@ -105,19 +105,16 @@ std::string short_text(const Case& shape) {
   return text.substr(text.find("T="));
 }
 
-std::string outside_limits(const BatteryContext& context, const Case& shape) {
-  Problem sizes;
-  sizes.batch = shape.batch, sizes.heads = shape.heads, sizes.tokens = *shape.tokens;
-  sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim;
-  return outside_limits(context.kernel.limits, sizes);
-}
-
 Case fitted(const BatteryContext& context, Case shape) {
   shape.op = context.declaration().name, shape.variant = context.declaration().variant;
   if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
   if (!context.has("varlen")) shape.packed.clear();
-  for (; shape.key_dim > 1 && outside_limits(context, shape).starts_with("d="); shape.key_dim /= 2) {}
-  for (; shape.value_dim > 1 && outside_limits(context, shape).starts_with("dv="); shape.value_dim /= 2) {}
+  for (; shape.key_dim > 1 && outside_limits(context.kernel.limits, shape).starts_with("d=");
+       shape.key_dim /= 2) {
+  }
+  for (; shape.value_dim > 1 && outside_limits(context.kernel.limits, shape).starts_with("dv=");
+       shape.value_dim /= 2) {
+  }
   return shape;
 }
 
@@ -135,7 +132,7 @@ std::optional<Tensors> call(const BatteryContext& context, const Problem& proble
     return findings.fault("the kernel failed: " + result.message), std::nullopt;
   Tensors outputs;
   auto shapes = output_shapes(problem, context.declaration());
-  if (problem.field("do") && context.has("backward")) shapes.merge(gradient_shapes(problem));
+  if (gives_gradients(context.kernel, problem)) shapes.merge(gradient_shapes(problem));
   for (const auto& [name, shape] : shapes) {
     if (name.starts_with("final_state.") && !context.has("final_state")) continue;
     const auto found = result.outputs.find(name);

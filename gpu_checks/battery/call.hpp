@@ -10,8 +10,6 @@
 
 namespace attest {
 
-// The first of the kernel's limits that the shape exceeds, or nothing.
-std::string outside_limits(const BatteryContext& context, const Case& shape);
 // The shape with d and dv brought within the kernel's limits; shared heads and packing are dropped where the kernel does
 // not take them.
 Case fitted(const BatteryContext& context, Case shape);

@@ -2,10 +2,11 @@
 // Law: where every value and every cotangent, summed by absolute values, stays within the integers that each format of
 // the contract holds (certified on the reverse tape over Magnitude, by the kernel's form and by the stream), every
 // correct backward gives the derivatives of <o, do> + <final states, their cotangents> themselves, bit for bit, in any
-// order and chunking. Log-gates are 0, so that their gradients are integers too. Inputs: two batch entries with an
-// initial state, a cotangent of the final state and a scale; shared heads; packed sequences; a ridge. Every one is asked
-// twice: the second call finds what the first left in its buffers. Outputs: every gradient, bitwise. Not asked: normalised outputs and gates other than 0 (no integers), the gradient of the decay,
-// and how a kernel rounds gradients (nothing is rounded here).
+// order and chunking. Log-gates are 0 or closed (exp(g) is 0), so that their gradients are integers too. Inputs: two batch
+// entries with an initial state, a cotangent of the final state and a scale; shared heads; packed sequences; a ridge.
+// Every one is asked twice: the second call finds what the first left in its buffers. Outputs: every gradient, bitwise.
+// Not asked: normalised outputs and gates between (no integers), the gradient of the decay, and how a kernel rounds
+// gradients (nothing is rounded here).
 // Must kill: faults of backward kernels (family 12).
 // Source: reference/forms/gradient.hpp for the truth.
 #include "reference/forms/gradient.hpp"
@@ -24,9 +25,6 @@ namespace {
 
 std::string cannot_run(const BatteryContext& context) {
   if (!context.has("backward")) return "the kernel computes no gradients";
-  const std::string& door = context.kernel.door;
-  if (door != "registered" && door != "mutant")
-    return "cotangents do not go through the door " + door + " yet";
   return no_lattice(context);
 }
 
@@ -76,6 +74,8 @@ class Drawer {
       const Slot span = slots(problem).at(static_cast<std::size_t>(s * problem.heads));
       for (Index t = span.first; t < span.last; ++t) row(problem, span, start, t);
     }
+    if (const auto g = problem.fields.find("g"); g != problem.fields.end())
+      close_gates(context_, g->second, 12, random_);
   }
   void draw_final_cotangents(Problem& problem) {
     for (const auto& [name, shape] : output_shapes(problem, context_.declaration()))
@@ -140,27 +140,44 @@ Problem after(const BatteryContext& context, const Problem& whole, Index start) 
                         std::vector<Index>(static_cast<std::size_t>(whole.batch), start));
 }
 
+struct Asked {
+  Index start = 0;               // tokens before those of the problem
+  bool final_cotangents = true;  // where the kernel gives final states
+};
+
 // None when no certificate is found.
-std::optional<Problem> draw(const BatteryContext& context, Case shape, Index start, Random& random) {
+std::optional<Problem> draw(const BatteryContext& context, Case shape, const Asked& asked, Random& random) {
   const Declaration& d = context.declaration();
   shape = fitted(context, shape);
   shape.recipe = "sparse", shape.gates = "none";
   if (d.decay) shape.options.decay = Rational(1);
-  *shape.tokens += start;
+  *shape.tokens += asked.start;
   const Problem form = draw_problem(shape, d);
   for (int attempt = 0; attempt < 8; ++attempt) {
     Drawer drawer(context, random, attempt);
     Problem whole = form;
-    drawer.draw(whole, start);
-    Problem problem = after(context, whole, start);
-    if (context.has("final_state")) drawer.draw_final_cotangents(problem);
+    drawer.draw(whole, asked.start);
+    Problem problem = after(context, whole, asked.start);
+    if (asked.final_cotangents && context.has("final_state")) drawer.draw_final_cotangents(problem);
     if (is_certified(context, problem) && cotangents_fit(context, problem)) return problem;
   }
   return std::nullopt;
 }
 
+// The same problem with linear gates, 0 where exp(g) is 0 in every format: an integer for the oracle.
+Problem with_linear_gates(Problem problem) {
+  const auto g = problem.fields.find("g");
+  if (g == problem.fields.end()) return problem;
+  Tensor alpha = std::move(g->second);
+  problem.fields.erase(g);
+  for (double& x : alpha.data) x = std::exp(x);
+  problem.fields["alpha"] = std::move(alpha);
+  return problem;
+}
+
 // The certified gradients. They must be integers: what the interval tape of few bits then gives is a point.
-std::optional<Tensors> gradients_of(const BatteryContext& context, const Problem& problem) {
+std::optional<Tensors> gradients_of(const BatteryContext& context, const Problem& given) {
+  const Problem problem = with_linear_gates(given);
   OracleRequest request;
   request.bits = 64, request.magnitude = false, request.threads = 1;
   Tensors expected;
@@ -170,13 +187,20 @@ std::optional<Tensors> gradients_of(const BatteryContext& context, const Problem
       if (tensor.radius[i] != 0 || tensor.low[i] != 0 || tensor.value[i] != std::round(tensor.value[i]))
         return std::nullopt;
   }
+  if (given.field("g")) {  // dg = alpha dalpha
+    Tensor dg = expected.at("dalpha");
+    expected.erase("dalpha");
+    for (std::size_t i = 0; i < dg.data.size(); ++i) dg.data[i] *= problem.fields.at("alpha").data[i];
+    expected["dg"] = std::move(dg);
+  }
   return expected;
 }
 
-void one(const BatteryContext& context, const Case& shape, Index start, Random& random, Findings& findings) {
+void one(const BatteryContext& context, const Case& shape, const Asked& asked, Random& random,
+         Findings& findings) {
   findings.input("gradient, lattice " + short_text(fitted(context, shape)) +
-                 (start > 0 ? " with an initial state" : ""));
-  const auto problem = draw(context, shape, start, random);
+                 (asked.start > 0 ? " with an initial state" : ""));
+  const auto problem = draw(context, shape, asked, random);
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
   const auto expected = gradients_of(context, *problem);
   if (!expected) return findings.leave_out("the gradients are no integers");
@@ -196,16 +220,16 @@ CheckOutcome run(const BatteryContext& context) {
     shape.batch = 2;
     if (d.unit_scale) shape.options.scale = Rational(2);
     const bool stateful = context.has("initial_state") && !d.moments.empty();
-    one(context, shape, stateful ? 3 : 0, random, findings);
+    one(context, shape, {.start = stateful ? 3 : 0}, random, findings);
     shape.options = {};
     if (d.ridge) shape.options.ridge = Rational(2);
     shape.tokens = c + 2 + round, shape.heads = 4, shape.batch = 1, shape.key_dim = 3, shape.value_dim = 4;
     if (context.has("grouped")) shape.heads_q = round % 2 ? 2 : 4, shape.heads_k = shape.heads_v = 2;
-    one(context, shape, 0, random, findings);
+    one(context, shape, {.final_cotangents = false}, random, findings);
     if (!context.has("varlen")) continue;
     shape.heads_q = shape.heads_k = shape.heads_v = 0, shape.heads = 2, shape.options = {};
     shape.tokens = 2 * c + 4, shape.packed = {0, 3, c + 5, c + 5, 2 * c + 4};
-    one(context, shape, 0, random, findings);
+    one(context, shape, {}, random, findings);
   }
   return findings.outcome();
 }

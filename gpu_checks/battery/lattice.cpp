@@ -136,7 +136,7 @@ class Drawer {
       delta();
     else
       polynomial();
-    if (Tensor* g = field("g")) close_gates(*g);
+    if (Tensor* g = field("g")) close_gates(context_, *g, 24, random_);
     if (Tensor* scales = field("level_scales")) {
       constexpr double values[] = {1, 0, -1, 2, 1, -1};
       for (double& x : scales->data) x = values[random_.below(6)];
@@ -147,23 +147,6 @@ class Drawer {
   Tensor* field(const char* name) {
     const auto found = problem_.fields.find(name);
     return found == problem_.fields.end() ? nullptr : &found->second;
-  }
-  // Closed now and then, at most most_closed times among the tokens whose gates a kernel may sum up.
-  void close_gates(Tensor& g) {
-    const Kernel& kernel = context_.kernel;
-    const bool all = kernel.how.form == Form::direct || kernel.contract.gate_scope == GateScope::global;
-    const Index heads = g.shape[2], tokens = g.shape[1], window = all ? tokens : context_.chunk();
-    for (Index row = 0; row < g.shape[0] * heads; ++row) {
-      std::vector<Index> closed;
-      for (Index t = 0; t < tokens; ++t) {
-        const auto last = static_cast<std::ptrdiff_t>(closed.size()) - most_closed;
-        const bool full = last >= 0 && t - closed[static_cast<std::size_t>(last)] < window;
-        const bool close = random_.one_in(24) && !full;
-        g.data[static_cast<std::size_t>(((row / heads) * tokens + t) * heads + row % heads)] =
-            close ? closed_gate : 0.0;
-        if (close) closed.push_back(t);
-      }
-    }
   }
   Index below(Index n) { return static_cast<Index>(random_.below(static_cast<std::uint64_t>(n))); }
   double* row(Tensor& tensor, Index b, Index t, Index h) {
@@ -221,6 +204,23 @@ class Drawer {
 };
 
 }  // namespace
+
+void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in, Random& random) {
+  const Kernel& kernel = context.kernel;
+  const bool all = kernel.how.form == Form::direct || kernel.contract.gate_scope == GateScope::global;
+  const Index heads = g.shape[2], tokens = g.shape[1], window = all ? tokens : context.chunk();
+  for (Index row = 0; row < g.shape[0] * heads; ++row) {
+    std::vector<Index> closed;
+    for (Index t = 0; t < tokens; ++t) {
+      const auto last = static_cast<std::ptrdiff_t>(closed.size()) - most_closed;
+      const bool full = last >= 0 && t - closed[static_cast<std::size_t>(last)] < window;
+      const bool close = random.one_in(one_in) && !full;
+      g.data[static_cast<std::size_t>(((row / heads) * tokens + t) * heads + row % heads)] =
+          close ? closed_gate : 0.0;
+      if (close) closed.push_back(t);
+    }
+  }
+}
 
 std::string no_lattice(const BatteryContext& context) {
   const Declaration& d = context.declaration();

@@ -33,6 +33,10 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
 // more bits than the output has.
 Problem made_louder(const BatteryContext& context, Problem problem, Random& random);
 
+// Log-gates g [B, T, H]: 0, and about once in `one_in` tokens so low that exp(g) is 0; at most three times among the tokens
+// whose gates the kernel may sum up.
+void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in, Random& random);
+
 // Whether the certificate holds for this problem as it stands.
 bool is_certified(const BatteryContext& context, const Problem& problem);
 bool is_certified(const BatteryContext& context, const Problem& problem, LatticeCut cut);

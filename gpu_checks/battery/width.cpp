@@ -37,7 +37,7 @@ void one(const BatteryContext& context, const Case& drawn, const Repeated& repea
          Index at, Random& random, Findings& findings) {
   findings.input(words);
   // Before anything is drawn and certified, which takes long at these sizes.
-  if (const std::string why = outside_limits(context, drawn); !why.empty())
+  if (const std::string why = outside_limits(context.kernel.limits, drawn); !why.empty())
     return findings.leave_out("unsupported: " + why);
   const bool continued = context.has("initial_state") && !context.declaration().moments.empty();
   const auto problem =

@@ -164,6 +164,8 @@ enum class Edit {
   backward_accumulates,
   backward_values_heads_first,
   backward_packed_no_reset,
+  backward_gates_ignored,
+  backward_gates_shifted,
   backward_gate_sum_missing,
   backward_gate_sum_of_chunk,
   backward_ridge_dropped,

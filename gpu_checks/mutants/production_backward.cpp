@@ -12,6 +12,11 @@ namespace {
 
 constexpr Index C = production_chunk;
 
+Tensor* field_of(Problem& problem, const char* name) {
+  const auto found = problem.fields.find(name);
+  return found == problem.fields.end() ? nullptr : &found->second;
+}
+
 class Backward {
  public:
   Backward(const Production& kernel, const Problem& problem, Memory& memory)
@@ -45,6 +50,11 @@ class Backward {
       return (cotangent && (joined || is(Edit::backward_final_cotangent_ignored))) ||
              (joined && (field.first.starts_with("initial_state.") || field.first == "cu_seqlens"));
     });
+    if (Tensor* g = field_of(problem, "g")) {
+      if (is(Edit::backward_gates_ignored)) std::fill(g->data.begin(), g->data.end(), 0.0);
+      if (is(Edit::backward_gates_shifted))
+        std::rotate(g->data.rbegin(), g->data.rbegin() + g->shape[2], g->data.rend());
+    }
     if (joined) problem.cu_seqlens.clear();
     if (is(Edit::backward_ridge_dropped)) problem.options.ridge = Rational(0);
     return problem;

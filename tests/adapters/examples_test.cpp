@@ -45,6 +45,31 @@ TEST(Examples, InNumPyPasses) {
   EXPECT_THAT(run.out, HasSubstr("PASS       numpy_masked"));
 }
 
+TEST(Examples, InNumPyWithGradientsPassTheWholeBattery) {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      run_attest(folder, "check --process '" + python_with_numpy() +
+                             " gpu_checks/adapters/examples/numpy_linear_backward.py' --battery --seed 1");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex("gradient +bitwise +PASS"));
+}
+
+TEST(Cotangents, GoThroughTheDoorOfPlugins) {
+  const TemporaryFolder folder;
+  const auto judge = [&](const std::string& kernel) {
+    return run_attest(folder,
+                      "check --plugin " + plugin("mamba2_backward") + ":" + kernel + " --battery --seed 1");
+  };
+  const ProgramRun right = judge("right");
+  EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
+  EXPECT_THAT(right.out, testing::ContainsRegex("gradient +bitwise +PASS"));
+  for (const char* wrong : {"shifted", "silent"}) {
+    const ProgramRun run = judge(wrong);
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    EXPECT_THAT(run.out, testing::ContainsRegex("gradient +bitwise +FAIL")) << run.out;
+  }
+}
+
 // The packages may be there or not: a module of that name that cannot be imported hides them.
 TEST(Examples, AreNotRunWithoutTheirPackages) {
   const TemporaryFolder folder;

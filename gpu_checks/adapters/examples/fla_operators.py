@@ -5,7 +5,7 @@
 
 The contracts are read off the kernels: operands of products are rounded to bf16, sums and the carried state are fp32.
 TRITON_INTERPRET=1 and the argument `cpu` run Triton's interpreter instead of a GPU, for what it can carry. Without
-the packages or the GPU the kernels are NOT RUN (exit status 77).
+the packages or the GPU the kernels are NOT RUN (exit status 77). Gradients are asked of them through autograd.
 """
 
 import os
@@ -20,7 +20,7 @@ contract = "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp32
 sizes = "d=16..256 dv=16..256 t=1..65536"
 
 
-@kernel(op="linear", form="chunk c=64", contract=contract, features="varlen initial_state final_state", limits=sizes, device=device)
+@kernel(op="linear", form="chunk c=64", contract=contract, features="varlen initial_state final_state backward", limits=sizes, device=device)
 def fla_linear(q, k, v, scale=1.0, initial_state_S=None, cu_seqlens=None):
     from fla.ops.linear_attn import chunk_linear_attn
 
@@ -29,7 +29,7 @@ def fla_linear(q, k, v, scale=1.0, initial_state_S=None, cu_seqlens=None):
     return {"o": o, "final_state.S": state}
 
 
-@kernel(op="mamba2", form="chunk c=64", contract=contract, features="varlen initial_state final_state", limits=sizes, device=device)
+@kernel(op="mamba2", form="chunk c=64", contract=contract, features="varlen initial_state final_state backward", limits=sizes, device=device)
 def fla_simple_gla(q, k, v, g, scale=1.0, initial_state_S=None, cu_seqlens=None):
     from fla.ops.simple_gla import chunk_simple_gla
 
@@ -39,7 +39,7 @@ def fla_simple_gla(q, k, v, g, scale=1.0, initial_state_S=None, cu_seqlens=None)
 
 
 @kernel(op="gated_delta", form="chunk c=64", contract=contract + " inverse=substitution",
-        features="varlen initial_state final_state", limits=sizes, device=device)
+        features="varlen initial_state final_state backward", limits=sizes, device=device)
 def fla_gated_delta_rule(q, k, v, g, beta, scale=1.0, initial_state_S=None, cu_seqlens=None):
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 
@@ -51,7 +51,7 @@ def fla_gated_delta_rule(q, k, v, g, beta, scale=1.0, initial_state_S=None, cu_s
 # In fp32: the kernel multiplies weights by level scales in the type of q, k and v, and no contract says that these are
 # rounded to bf16.
 @kernel(op="log_linear_mamba2", form="chunk c=64", contract="input=fp32 gate_sum=fp32/chunk exp=2ulp output=fp32",
-        features="varlen grouped", limits=sizes, device=device)
+        features="varlen grouped backward", limits=sizes, device=device)
 def fla_log_linear(q, k, v, g, level_scales, scale=1.0, cu_seqlens=None):
     from fla.ops.log_linear_attn import chunk_log_linear_attn
 

@@ -15,7 +15,7 @@ from attest_adapter import kernel, serve
 device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 
 
-@kernel(op="linear", form="chunk c=1048576", contract="input=fp32 output=fp32", device=device)
+@kernel(op="linear", form="chunk c=1048576", contract="input=fp32 output=fp32", features="backward", device=device)
 def torch_linear_eager(q, k, v, scale=1.0):
     import torch
 
