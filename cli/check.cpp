@@ -12,10 +12,12 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "cli/battery.hpp"
 #include "cli/commands.hpp"
@@ -549,6 +551,24 @@ class Outputs {
   std::unique_ptr<RecordJournal> journal_;
 };
 
+// The same inputs with the d and dv that each kernel admits next to them.
+void fit_to_limits(Plan& plan) {
+  std::vector<CheckSource> fitted;
+  for (const CheckSource& source : plan.sources) {
+    std::map<std::pair<Index, Index>, CheckSource> parts;
+    for (const Kernel* kernel : source.kernels) {
+      const std::pair sizes{nearest_within(kernel->limits, "d", source.input.key_dim),
+                            nearest_within(kernel->limits, "dv", source.input.value_dim)};
+      const auto [part, is_new] = parts.try_emplace(sizes, source);
+      if (is_new) part->second.kernels.clear();
+      part->second.kernels.push_back(kernel);
+      std::tie(part->second.input.key_dim, part->second.input.value_dim) = sizes;
+    }
+    for (auto& [sizes, part] : parts) fitted.push_back(std::move(part));
+  }
+  plan.sources = std::move(fitted);
+}
+
 Plan plan_of(const Arguments& arguments, std::uint64_t fresh) {
   if (arguments.unit_keys && arguments.inputs.empty())
     throw BadInput("--unit-keys: has an effect on --input alone, expected --input FILE");
@@ -558,9 +578,10 @@ Plan plan_of(const Arguments& arguments, std::uint64_t fresh) {
   for (const std::string& path : arguments.inputs) add_file(path, arguments, plan);
   for (const std::string& line : arguments.cases) add_case(line, arguments, plan);
   std::vector<std::string> shapes = arguments.shapes;
-  if (arguments.inputs.empty() && arguments.cases.empty() && shapes.empty())
-    shapes = {"T=128,d=32,dv=32,H=2"};
+  const bool by_default = arguments.inputs.empty() && arguments.cases.empty() && shapes.empty();
+  if (by_default) shapes = {"T=128,d=32,dv=32,H=2"};
   for (const std::string& shape : shapes) add_shape(shape, arguments.seed, fresh, arguments, plan);
+  if (by_default) fit_to_limits(plan);
   if (arguments.seed && shapes.empty()) note("--seed has no effect: it is of --shape");
   if (plan.sources.empty()) throw BadInput("no kernel can run: " + plan.left_out.at(0).reason);
   return plan;
@@ -656,7 +677,7 @@ void add_check(CLI::App& app, int& exit_code) {
                    "drawn inputs: T=256,d=32,dv=32,H=2 and other keys of a case line (variant, B, Hk, "
                    "recipe, gates, decay, seed ...), with commas or spaces between them; T/4, T/2 and T "
                    "tokens are checked (packed sequences at T alone). Repeatable; without any input "
-                   "T=128,d=32,dv=32,H=2")
+                   "T=128,d=32,dv=32,H=2, or the next d and dv that the kernel takes")
       ->allow_extra_args(false);
   command->add_flag("--unit-keys", arguments->unit_keys,
                     "with --input: q and k of the delta rules divided by their l2 norm, without which their "

@@ -401,26 +401,13 @@ std::string faults_of_final_states(const Kernel& kernel, const std::vector<Look>
 
 // --- the problems
 
-// The values that the kernel's limits admit, the first that they do.
 void fit_limits(const Kernel& kernel, Case& shape) {
-  const auto excluded = [&](const char* name) {
-    return outside_limits(kernel.limits, shape).starts_with(std::string(name) + "=");
-  };
-  const auto settle = [&](const char* name, Index& size, std::initializer_list<Index> others) {
-    const Index wanted = size;
-    for (const Index other : others) {
-      if (!excluded(name)) return;
-      size = other;
-    }
-    if (excluded(name)) size = wanted;
-  };
-  for (int round = 0; round < 2; ++round) {  // outside_limits names the first limit alone
-    settle("d", shape.key_dim, {8, 16, 32, 64, 128, 256, 2, 1});
-    settle("dv", shape.value_dim, {4, 8, 16, 32, 64, 128, 256, 2, 1});
-    settle("t", *shape.tokens, {256, 512, 1024, 130, 128, 100, 64, 50, 32, 20, 16, 8, 4, 2, 1});
-    settle("b", shape.batch, {1, 4, 8});
-    settle("h", shape.heads, {1, 4, 8});
-  }
+  const std::pair<const char*, Index*> sizes[] = {{"d", &shape.key_dim},
+                                                  {"dv", &shape.value_dim},
+                                                  {"t", &*shape.tokens},
+                                                  {"b", &shape.batch},
+                                                  {"h", &shape.heads}};
+  for (const auto& [name, size] : sizes) *size = nearest_within(kernel.limits, name, *size);
 }
 
 Index tokens_for(const Kernel& kernel) {

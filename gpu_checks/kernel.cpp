@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
@@ -20,32 +21,70 @@ bool matches(std::string_view glob, const std::string& text) {
   return glob.empty() || fnmatch(std::string(glob).c_str(), text.c_str(), 0) == 0;
 }
 
-// NAME=LEAST..MOST of a kernel's limits.
+// One of a kernel's limits: NAME=PART,PART..., a part being LEAST..MOST or one number.
 struct Limit {
+  struct Part {
+    double least = 0, most = 0;
+  };
   std::string word, name;
-  double least = 0, most = 0;
+  std::vector<Part> parts;
+
+  bool admits(double x) const {
+    return std::any_of(parts.begin(), parts.end(),
+                       [x](const Part& part) { return part.least <= x && x <= part.most; });
+  }
+  // The admitted whole number next above, or else the largest.
+  Index nearest(Index wanted) const {
+    double above = INFINITY, largest = -INFINITY;
+    for (const Part& part : parts) {
+      const double first = std::max(std::ceil(part.least), static_cast<double>(wanted));
+      if (first <= part.most) above = std::min(above, first);
+      largest = std::max(largest, std::floor(part.most));
+    }
+    return static_cast<Index>(std::isfinite(above) ? above : largest);
+  }
 };
+
+std::optional<Limit::Part> parse_part(std::string_view text) {
+  const auto read = [](std::string_view digits, double& number) {
+    const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    return error == std::errc() && rest == digits.data() + digits.size() && std::isfinite(number);
+  };
+  const std::size_t dots = text.find("..");
+  Limit::Part part;
+  const bool fine = dots == std::string_view::npos
+                        ? read(text, part.least) && read(text, part.most)
+                        : read(text.substr(0, dots), part.least) && read(text.substr(dots + 2), part.most);
+  if (!fine || part.least > part.most) return std::nullopt;
+  return part;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
 
 std::vector<Limit> parse_limits(std::string_view limits) {
   std::vector<Limit> list;
-  for (std::size_t at = 0; (at = limits.find_first_not_of(' ', at)) != std::string_view::npos;) {
-    const std::size_t end = std::min(limits.find(' ', at), limits.size());
-    const std::string_view word = limits.substr(at, end - at);
-    at = end;
-    Limit limit;
-    limit.word = word, limit.name = word.substr(0, word.find('='));
+  for (const std::string_view word : split(limits, ' ')) {
+    if (word.empty()) continue;
+    const std::size_t equals = std::min(word.find('='), word.size());
+    Limit limit{std::string(word), std::string(word.substr(0, equals)), {}};
     if (limit.name != "d" && limit.name != "dv" && limit.name != "t" && limit.name != "b" &&
         limit.name != "h" && limit.name != "g")
       throw BadInput("kernel limits: " + in_quotes(word) + ": expected a limit of d, dv, t, b, h or g");
-    const std::size_t dots = word.find("..");
-    const auto read = [](std::string_view text, double& number) {
-      const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      return error == std::errc() && rest == text.data() + text.size() && std::isfinite(number);
-    };
-    if (limit.name.size() == word.size() || dots == std::string_view::npos ||
-        !read(word.substr(limit.name.size() + 1, dots - limit.name.size() - 1), limit.least) ||
-        !read(word.substr(dots + 2), limit.most) || limit.least > limit.most)
-      throw BadInput("kernel limits: " + in_quotes(word) + ": expected NAME=LEAST..MOST");
+    for (const std::string_view text : split(word.substr(std::min(equals + 1, word.size())), ',')) {
+      const auto part = parse_part(text);
+      if (!part)
+        throw BadInput("kernel limits: " + in_quotes(word) +
+                       ": expected NAME=LEAST..MOST or NAME=VALUE,VALUE...");
+      limit.parts.push_back(*part);
+    }
     list.push_back(std::move(limit));
   }
   return list;
@@ -112,8 +151,8 @@ std::string form_text(const Declaration& declaration, const Evaluation& how) {
 std::string outside_limits(std::string_view limits, const Problem& problem) {
   for (const Limit& limit : parse_limits(limits)) {
     const auto [least, most] = limited(limit.name, problem);
-    const bool low = least < limit.least;
-    if (low || most > limit.most)
+    const bool low = least <= most && !limit.admits(least);
+    if (low || (least <= most && !limit.admits(most)))
       return fmt::format("{}={} is outside the kernel's limits {}", limit.name, low ? least : most,
                          limit.word);
   }
@@ -125,6 +164,12 @@ std::string outside_limits(std::string_view limits, const Case& shape) {
   sizes.batch = shape.batch, sizes.tokens = *shape.tokens, sizes.heads = shape.heads;
   sizes.key_dim = shape.key_dim, sizes.value_dim = shape.value_dim;
   return outside_limits(limits, sizes);
+}
+
+Index nearest_within(std::string_view limits, std::string_view name, Index wanted) {
+  for (const Limit& limit : parse_limits(limits))
+    if (limit.name == name) return limit.nearest(wanted);
+  return wanted;
 }
 
 bool gives_gradients(const Kernel& kernel, const Problem& problem) {

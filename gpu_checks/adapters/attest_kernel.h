@@ -99,8 +99,9 @@ typedef struct {
   const char* contract;
   const char* features; /* of: varlen initial_state final_state strides grouped backward deterministic
                            batch_invariant nan_contained; NULL: none */
-  const char* limits;   /* "d=1..256 dv=1..256 t=0..1048576"; NULL or unnamed: unlimited */
-  const char* device;   /* "cpu" (also NULL) or "cuda": where the tensors of a call lie */
+  /* Of d, dv, t, b, h and g (log-gates): "d=16..256 dv=64,128 t=0..1048576"; NULL or unnamed: unlimited. */
+  const char* limits;
+  const char* device; /* "cpu" (also NULL) or "cuda": where the tensors of a call lie */
   /* Bytes of workspace that the same call with data will need; data pointers are NULL here. NULL: none. */
   attest_status (*workspace)(const attest_call* call, size_t* bytes);
   attest_status (*run)(const attest_call* call);

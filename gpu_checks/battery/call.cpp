@@ -109,12 +109,8 @@ Case fitted(const BatteryContext& context, Case shape) {
   shape.op = context.declaration().name, shape.variant = context.declaration().variant;
   if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
   if (!context.has("varlen")) shape.packed.clear();
-  for (; shape.key_dim > 1 && outside_limits(context.kernel.limits, shape).starts_with("d=");
-       shape.key_dim /= 2) {
-  }
-  for (; shape.value_dim > 1 && outside_limits(context.kernel.limits, shape).starts_with("dv=");
-       shape.value_dim /= 2) {
-  }
+  shape.key_dim = nearest_within(context.kernel.limits, "d", shape.key_dim);
+  shape.value_dim = nearest_within(context.kernel.limits, "dv", shape.value_dim);
   return shape;
 }
 

@@ -231,8 +231,8 @@ TEST(Plugin, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
       {"features:varlen fast", "feature \"fast\": expected of varlen"},
       {"features:inplace", "feature \"inplace\""},
       {"stateless:initial_state", "since softmax (masked) has none"},
-      {"limits:d=1", "kernel limits: \"d=1\": expected NAME=LEAST..MOST"},
-      {"limits:d=64..1", "expected NAME=LEAST..MOST"},
+      {"limits:d=one", "kernel limits: \"d=one\": expected NAME=LEAST..MOST"},
+      {"limits:d=64..1", "expected NAME=LEAST..MOST or NAME=VALUE,VALUE..."},
       {"limits:d=1..64 w=1..2", "expected a limit of d, dv, t, b, h or g"},
       {"device:tpu", "device \"tpu\": expected cpu or cuda"},
       {"norun", "run is NULL"},
@@ -375,6 +375,17 @@ TEST(Process, ThatDidNotRunOnSomeCasesHasNoBarePass) {
       folder, "check --process '" + python("takes_short_inputs") + "' --seed 1 --shape T=12,d=4,dv=4");
   EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("2 of 3 cases not run: t=6 is outside the kernel's limits t=0..5"));
+}
+
+TEST(Process, IsAskedWithTheHeadDimensionsThatItTakes) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_attest(folder, "check --process '" + python("takes_two_sizes") + "' --seed 1");
+  EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("3      3"));
+  const ProgramRun asked =
+      run_attest(folder, "check --process '" + python("takes_two_sizes") + "' --seed 1 --shape T=8,d=9,dv=4");
+  EXPECT_EQ(asked.exit_code, 77) << asked.out << asked.err;
+  EXPECT_THAT(asked.out, HasSubstr("d=9 is outside the kernel's limits d=8"));
 }
 
 TEST(Process, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {

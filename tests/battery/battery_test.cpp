@@ -312,6 +312,21 @@ TEST(Gradient, RaisesNoFalseAlarmWithOtherSeeds) {
     }
 }
 
+// Kernels of the one head dimension that they were tuned for are asked as much as the others.
+TEST(Battery, DrawsWhatTheLimitsOfAKernelAdmit) {
+  Kernel tuned = kernel_named("cpu.gated_delta.chunk16.fp32");
+  tuned.limits = "d=32,64 dv=64";
+  tuned = changed(tuned, [](const Problem& problem, Tensors&) {
+    EXPECT_THAT(problem.key_dim, testing::AnyOf(32, 64));
+    EXPECT_EQ(problem.value_dim, 64);
+  });
+  for (const BatteryEntry& entry : run_battery(context_of(tuned), "[!w]*")) {
+    if (std::string(entry.check->name) == "gradient") continue;
+    EXPECT_EQ(entry.outcome.verdict, Verdict::pass) << entry.check->name << ": " << entry.outcome.reason;
+    EXPECT_GT(entry.outcome.inputs, 0) << entry.check->name;
+  }
+}
+
 TEST(Gradient, IsNotAskedOfKernelsWithoutABackward) {
   const CheckOutcome without = outcome_of(kernel_named("cpu.linear.chunk16.fp32"), "gradient");
   EXPECT_EQ(without.verdict, Verdict::not_run);

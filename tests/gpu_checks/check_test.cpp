@@ -64,8 +64,17 @@ TEST(Kernels, HaveLimitsThatAreRead) {
   problem.key_dim = 64, problem.value_dim = 8, problem.tokens = 100;
   EXPECT_EQ(outside_limits("d=1..64 dv=1..8", problem), "");
   EXPECT_THAT(outside_limits("d=1..64 t=0..99", problem), HasSubstr("t=100"));
-  EXPECT_THROW(outside_limits("d=64", problem), BadInput);
+  EXPECT_THROW(outside_limits("d=64x", problem), BadInput);
+  EXPECT_THROW(outside_limits("d=", problem), BadInput);
+  EXPECT_THROW(outside_limits("d=1,,2", problem), BadInput);
   EXPECT_THROW(outside_limits("x=1..2", problem), BadInput);
+  EXPECT_EQ(outside_limits("d=16,64 dv=1..4,8", problem), "");
+  EXPECT_THAT(outside_limits("d=16,32,128", problem), HasSubstr("d=64 is outside"));
+  EXPECT_EQ(nearest_within("d=16..256", "d", 5), 16);
+  EXPECT_EQ(nearest_within("d=128,64", "d", 5), 64);
+  EXPECT_EQ(nearest_within("d=64,128", "d", 65), 128);
+  EXPECT_EQ(nearest_within("d=1..64", "d", 100), 64);
+  EXPECT_EQ(nearest_within("d=1..64", "dv", 100), 100);
 }
 
 TEST(Kernels, SeeInputsRoundedToTheirContract) {

@@ -18,6 +18,7 @@ os.environ.setdefault("TRITON_F32_DEFAULT", "ieee")  # products of fp32 operands
 device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 contract = "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 state=fp32 gate_sum=fp32/chunk exp=2ulp output=bf16"
 sizes = "d=16..256 dv=16..256 t=1..65536"
+powers = "d=16,32,64,128,256 dv=16,32,64,128,256 t=1..65536"
 
 
 @kernel(op="linear", form="chunk c=64", contract=contract, features="varlen initial_state final_state backward", limits=sizes, device=device)
@@ -51,7 +52,7 @@ def fla_gated_delta_rule(q, k, v, g, beta, scale=1.0, initial_state_S=None, cu_s
 # In fp32: the kernel multiplies weights by level scales in the type of q, k and v, and no contract says that these are
 # rounded to bf16.
 @kernel(op="log_linear_mamba2", form="chunk c=64", contract="input=fp32 gate_sum=fp32/chunk exp=2ulp output=fp32",
-        features="varlen grouped backward", limits=sizes, device=device)
+        features="varlen grouped backward", limits=powers, device=device)
 def fla_log_linear(q, k, v, g, level_scales, scale=1.0, cu_seqlens=None):
     from fla.ops.log_linear_attn import chunk_log_linear_attn
 

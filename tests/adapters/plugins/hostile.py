@@ -13,6 +13,8 @@ how = sys.argv[1] if len(sys.argv) > 1 else "correct"
 about = {"name": "mine", "op": "linear", "form": "stream", "contract": "input=fp32 output=fp32"}
 if how == "takes_short_inputs":
     about["limits"] = "t=0..5"
+if how == "takes_two_sizes":
+    about["limits"] = "d=8 dv=4,16"
 
 
 def say(message):
