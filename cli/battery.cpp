@@ -2,8 +2,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -120,8 +123,14 @@ RunIdentity identity_of(const std::vector<const Kernel*>& kernels, std::uint64_t
   return {invoked_command_without("--resume"), seed, version, sha256(cases)};
 }
 
+const auto started = std::chrono::steady_clock::now();
+
+// On a terminal: "7 of 60, about 12 s left".
 void show_progress(Index done, Index total) {
-  if (isatty(STDERR_FILENO) != 0) std::cerr << fmt::format("\r\033[K{} of {}", done, total) << std::flush;
+  if (isatty(STDERR_FILENO) == 0) return;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
+  const double left = elapsed.count() * static_cast<double>(total - done) / static_cast<double>(done);
+  std::cerr << fmt::format("\r\033[K{} of {}, about {:.0f} s left", done, total, left) << std::flush;
 }
 void end_progress() {
   if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K" << std::flush;
@@ -171,9 +180,10 @@ std::uint64_t seed_of_run(const std::optional<std::uint64_t>& given, bool resume
 
 std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns) {
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
-  return fmt::format("time: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, overhead {:.2f} s",
-                     seconds(oracle.nanoseconds()), oracle.computed(), oracle.computed() == 1 ? "" : "s",
-                     seconds(kernel_ns), seconds(overhead_ns));
+  return fmt::format(
+      "time, summed over threads: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, overhead {:.2f} s",
+      seconds(oracle.nanoseconds()), oracle.computed(), oracle.computed() == 1 ? "" : "s", seconds(kernel_ns),
+      seconds(overhead_ns));
 }
 
 int check_battery(const BatteryArguments& arguments, const Run& run, const std::string& version) {
@@ -209,18 +219,23 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
       std::all_of(kernels.begin(), kernels.end(), [](const Kernel* k) { return k->source.empty(); });
   const int threads = registered ? threads_of(arguments.threads) : 1;
   const int threads_each = open.size() == 1 ? threads : 1;
+  const auto checks = static_cast<std::size_t>(std::ranges::count_if(
+      battery_checks(), [&](const BatteryCheck& check) { return is_asked_for(check, arguments.check); }));
   for_each_parallel(static_cast<Index>(open.size()), threads, [&](Index i) {
     const std::size_t at = open[static_cast<std::size_t>(i)];
     const Kernel& kernel = *kernels[at];
     const BatteryContext context{kernel, operator_named(kernel.op, kernel.variant), seed, arguments.effort};
-    CaseRecord record =
-        to_record(context, run_battery(context, arguments.check, threads_each), invoked_program());
+    const auto check_done = [&] {
+      const std::lock_guard lock(guard);
+      show_progress(++done, static_cast<Index>(open.size() * checks));
+    };
+    CaseRecord record = to_record(context, run_battery(context, arguments.check, threads_each, check_done),
+                                  invoked_program());
     const std::lock_guard lock(guard);
     if (journal) journal->add(static_cast<Index>(at), record);
     found[at] = std::move(record);
     end_progress();
     print_known();
-    show_progress(++done, static_cast<Index>(open.size()));
   });
   end_progress();
   std::vector<CaseRecord> records;
@@ -253,7 +268,8 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
 int check_mutants(const BatteryArguments& arguments) {
   if (find_mutants(arguments.kernel).empty())
     throw BadInput("no mutant matches --kernel " + in_quotes(arguments.kernel) +
-                   ", expected a glob such as mutant.hla2.*");
+                   fmt::format(", expected a glob such as mutant.hla2.*; there are mutants of {}",
+                               fmt::join(production_operators(), ", ")));
   if (!arguments.output.empty()) make_folder(arguments.output);  // before the minutes that follow
   const std::uint64_t seed = arguments.seed ? *arguments.seed : drawn_seed();
   const KillMatrix matrix =

@@ -24,7 +24,7 @@ inline constexpr const char* journal_name = "records.journal";
 std::string kernel_identity(const Kernel& kernel);
 // The seed that was given, that of the run in `output` which is resumed, or a drawn one.
 std::uint64_t seed_of_run(const std::optional<std::uint64_t>& given, bool resume, const std::string& output);
-// "time: oracle 0.12 s (3 evaluations), kernels 0.01 s, overhead 0.30 s"
+// "time, summed over threads: oracle 0.12 s (3 evaluations), kernels 0.01 s, overhead 0.30 s"
 std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns);
 
 // version: of the program, for --resume.

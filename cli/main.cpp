@@ -82,5 +82,9 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "worker") return attest::worker_main(argc, argv);
   attest::remove_temporaries_on_signals();
   attest::set_invocation(argc, argv);
-  return attest::run_program(argc, argv);
+  const int exit_code = attest::run_program(argc, argv);
+  std::cout.flush();
+  if (std::cout) return exit_code;
+  std::cerr << "attest: standard output cannot be written, expected room for the answer\n";
+  return attest::exit_bad_input;
 }

@@ -166,6 +166,12 @@ std::string outside_limits(std::string_view limits, const Case& shape) {
   return outside_limits(limits, sizes);
 }
 
+bool admits(std::string_view limits, std::string_view name, double value) {
+  for (const Limit& limit : parse_limits(limits))
+    if (limit.name == name) return limit.admits(value);
+  return true;
+}
+
 Index nearest_within(std::string_view limits, std::string_view name, Index wanted) {
   for (const Limit& limit : parse_limits(limits))
     if (limit.name == name) return limit.nearest(wanted);

@@ -57,7 +57,9 @@ void adopt_kernels(std::vector<Kernel> kernels);
 std::string form_text(const Declaration& declaration, const Evaluation& how);
 // Empty, or why the kernel's limits exclude the problem. Throws BadInput on limits that cannot be read.
 std::string outside_limits(std::string_view limits, const Problem& problem);
-std::string outside_limits(std::string_view limits, const Case& shape);  // by its sizes, before anything is drawn
+std::string outside_limits(std::string_view limits,
+                           const Case& shape);  // by its sizes, before anything is drawn
+bool admits(std::string_view limits, std::string_view name, double value);
 // The number that the limit of that name admits: the next one from `wanted` up, or else the largest.
 Index nearest_within(std::string_view limits, std::string_view name, Index wanted);
 // Gradients. A kernel that announces `backward` gives, where the problem has the cotangent `do` [B, T, H, dv] (and, beside

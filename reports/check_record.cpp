@@ -104,7 +104,10 @@ CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEnt
           worst.tensor, {worst.index.begin(), worst.index.end()},         worst.expected, worst.got,
           worst.bound,  worst.bound > 0 ? error / worst.bound : INFINITY, check.replay};
     }
-    if (outcome.verdict == record.verdict && record.reason.empty() && record.verdict != Verdict::pass)
+    const bool lowers =
+        record.verdict == Verdict::undecided && check.rule != Rule::bound && decided_nothing(entry);
+    if ((outcome.verdict == record.verdict || lowers) && record.reason.empty() &&
+        record.verdict != Verdict::pass)
       record.reason = check.name + ": " + outcome.reason;
     if (outcome.verdict == Verdict::fail && !record.locate)
       record.locate = Locate{outcome.places.tokens, outcome.places.chunk_position, outcome.places.heads,

@@ -72,6 +72,11 @@ RecordJournal::~RecordJournal() {
 void RecordJournal::refuse(const std::string& why) const { throw BadInput(path_.string() + ": " + why); }
 
 void RecordJournal::create(const RunIdentity& identity) {
+  if (const int old = open(path_.c_str(), O_RDWR | O_CLOEXEC); old >= 0) {
+    const bool busy = flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(old);
+    if (busy) refuse("another run writes to it, expected one that has ended or another folder");
+  }
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
   descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -164,19 +164,29 @@ def _call(request):
     return {"status": "ok", "nanoseconds": elapsed}
 
 
-def _main_file():
-    """The SHA-256 of the script that was started: what the record names as the kernel's source. None if it is no file."""
-    path = getattr(sys.modules["__main__"], "__file__", None)
-    try:
+def _source_digest():
+    """What the record names as the kernel's source: the SHA-256 of the script that was started; where it has imported
+    modules that lie beside it, that of all their digests. None if the script is no file."""
+    def digest(path):
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
-    except (TypeError, OSError):
+
+    try:
+        main = os.path.abspath(sys.modules["__main__"].__file__)
+        folder = os.path.dirname(main) + os.sep
+        beside = sorted({os.path.abspath(module.__file__) for module in list(sys.modules.values())
+                         if getattr(module, "__file__", None)})
+        beside = [path for path in beside if path.startswith(folder) and "site-packages" not in path
+                  and path not in (main, os.path.abspath(__file__))]
+        parts = [digest(path) for path in [main, *beside]]
+    except (AttributeError, OSError):
         return None
+    return parts[0] if len(parts) == 1 else hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
 def serve():
     """Answers calls until standard input ends. What the kernels print goes to standard error."""
-    digest = _main_file()  # of what runs, not of what the file may become
+    digest = _source_digest()  # of what runs, not of what the file may become
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

@@ -95,7 +95,8 @@ typedef struct {
    * associates them in another way (W W^T for W K) may exceed it at the size of its own rounding. */
   const char* form;
   /* "input=bf16 product=bf16 accumulate=fp32 intermediate=bf16 output=bf16"; unnamed: fp32. Every contract promises
-   * that exp(0) is 1. */
+   * that exp(0) is 1, and none that subnormal numbers may be flushed to zero. exp= is the error of a weight: exp2 of a
+   * rounded g log2(e) adds |g| to it. */
   const char* contract;
   const char* features; /* of: varlen initial_state final_state strides grouped backward deterministic
                            batch_invariant nan_contained; NULL: none */

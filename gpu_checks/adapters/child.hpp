@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,6 +59,9 @@ struct Answer {
   enum Kind { given, ended, late } kind = late;
   std::string text;  // given: the answer; ended: how the child ended
 };
+
+// What a child sent; not an object where it is no JSON, or nested more deeply than any message is.
+nlohmann::json parse_message(const std::string& text);
 
 class Child {
  public:

@@ -77,7 +77,7 @@ class Plugin {
       }
       if (answer.kind == Answer::late) refuse(fmt::format("was not loaded within {} s", patience));
       if (answer.kind == Answer::ended) refuse("its process " + answer.text + " while it was loaded" + crash);
-      const Json part = Json::parse(answer.text, nullptr, false);
+      const Json part = parse_message(answer.text);
       if (part.is_object() && part.contains("refused")) refuse(part["refused"].get<std::string>());
       if (!part.is_object() || !part.contains("kernels"))
         refuse("its process wrote to a socket that is not its own");
@@ -119,7 +119,7 @@ class Plugin {
       crash = ": it " + answer.text.substr(1);
       answer = worker_->receive_packet(deadline);
     }
-    const Json reply = answer.kind == Answer::given ? Json::parse(answer.text, nullptr, false) : Json();
+    const Json reply = answer.kind == Answer::given ? parse_message(answer.text) : Json();
     if (!sent || !reply.is_object()) {
       const std::string printed = worker_->printed();
       worker_.reset();

@@ -116,7 +116,7 @@ class Process {
     const Answer answer = child_->receive_reply(deadline);
     if (answer.kind == Answer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
     if (answer.kind == Answer::ended) throw Misbehaved{answer.text};
-    Json reply = Json::parse(answer.text, nullptr, false);
+    Json reply = parse_message(answer.text);
     if (!reply.is_object())
       throw Misbehaved{"answered with what is no JSON object: " + in_quotes(answer.text)};
     return reply;

@@ -81,7 +81,8 @@ std::string Region::place_of(std::size_t byte) const {
     return fmt::format("{} bytes before the output {}", nearest->first() - byte, nearest->name);
   std::size_t end = nearest->first();
   for_each_element(*nearest, [&](Index, std::size_t at) { end = at + nearest->element_bytes(); });
-  if (byte >= end) return fmt::format("{} bytes after the end of the output {}", byte - end, nearest->name);
+  if (byte >= end)
+    return fmt::format("byte {} after the end of the output {}", byte - end + 1, nearest->name);
   return fmt::format("between the rows of the output {}, {} bytes from its first element", nearest->name,
                      byte - nearest->first());
 }

@@ -11,6 +11,17 @@
 
 namespace attest {
 
+Index BatteryContext::at_most(Index tokens) const {
+  return std::min(tokens, nearest_within(kernel.limits, "t", tokens));
+}
+
+Index BatteryContext::chunk() const {
+  constexpr Index widest = 512, stand_ins[] = {16, 4, 1};
+  const auto fits = [&](Index c) { return c <= widest && at_most(4 * c) == 4 * c; };
+  if (kernel.how.form == Form::chunk && fits(kernel.how.chunk)) return kernel.how.chunk;
+  return *std::find_if(std::begin(stand_ins), std::end(stand_ins) - 1, fits);
+}
+
 const std::vector<BatteryCheck>& battery_checks() {
   static const std::vector<BatteryCheck> list = {
       shapes_check,  lattice_check,   gradient_check,    paths_check,        split_check,
@@ -19,9 +30,13 @@ const std::vector<BatteryCheck>& battery_checks() {
   return list;
 }
 
+bool is_asked_for(const BatteryCheck& check, std::string_view glob) {
+  return glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0;
+}
+
 void refuse_unknown_check(std::string_view glob) {
   for (const BatteryCheck& check : battery_checks())
-    if (glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0) return;
+    if (is_asked_for(check, glob)) return;
   std::string names;
   for (const BatteryCheck& check : battery_checks())
     names += (names.empty() ? "" : " ") + std::string(check.name);
@@ -48,18 +63,20 @@ void run_one(const BatteryContext& context, bool spared, BatteryEntry& entry) {
 
 }  // namespace
 
-std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, int threads) {
+std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob, int threads,
+                                      const std::function<void()>& done) {
   refuse_unknown_check(glob);
   std::vector<BatteryEntry> entries;
   for (const BatteryCheck& check : battery_checks())
-    if (glob.empty() || fnmatch(std::string(glob).c_str(), check.name, 0) == 0)
-      entries.push_back({&check, {}, 0});
+    if (is_asked_for(check, glob)) entries.push_back({&check, {}, 0});
   std::vector<BatteryEntry*> order;  // the longest first
   for (const bool expensive : {true, false})
     for (BatteryEntry& entry : entries)
       if (entry.check->expensive == expensive) order.push_back(&entry);
-  for_each_parallel(static_cast<Index>(order.size()), threads,
-                    [&](Index i) { run_one(context, false, *order[static_cast<std::size_t>(i)]); });
+  for_each_parallel(static_cast<Index>(order.size()), threads, [&](Index i) {
+    run_one(context, false, *order[static_cast<std::size_t>(i)]);
+    if (done) done();
+  });
   return entries;
 }
 
@@ -72,21 +89,26 @@ std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context)
   return entries;
 }
 
+bool decided_nothing(const BatteryEntry& entry) {
+  const CheckOutcome& outcome = entry.outcome;
+  return outcome.inputs == 0 && outcome.undecided > 0 && outcome.verdict != Verdict::fail;
+}
+
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries) {
-  // A check that could decide nothing does not lower what the others decided, but it is no pass by itself.
-  Verdict verdict = Verdict::not_run;
-  bool passed = false;
+  // A bound without power does not lower what exact inputs decided. An exact check that could be asked and decided nothing
+  // does: what the kernel announces was not looked at.
+  bool passed = false, undecided = false, lacking = false;
+  Verdict worst = Verdict::not_run;
   for (const BatteryEntry& entry : entries) {
-    if (entry.outcome.verdict == Verdict::undecided) {
-      if (verdict == Verdict::not_run) verdict = Verdict::undecided;
-      continue;
-    }
-    passed = passed || entry.outcome.verdict == Verdict::pass;
-    if (entry.outcome.verdict == Verdict::fail || entry.outcome.verdict == Verdict::suspect)
-      verdict = verdict == Verdict::undecided ? entry.outcome.verdict : worse(verdict, entry.outcome.verdict);
+    const Verdict verdict = entry.outcome.verdict;
+    if (verdict == Verdict::fail || verdict == Verdict::suspect) worst = worse(worst, verdict);
+    passed = passed || verdict == Verdict::pass;
+    undecided = undecided || verdict == Verdict::undecided;
+    lacking = lacking || (decided_nothing(entry) && std::string_view(entry.check->rule) != "bound");
   }
-  if (passed && (verdict == Verdict::not_run || verdict == Verdict::undecided)) verdict = Verdict::pass;
-  return verdict;
+  if (worst != Verdict::not_run) return worst;
+  if (passed) return lacking ? Verdict::undecided : Verdict::pass;
+  return undecided ? Verdict::undecided : Verdict::not_run;
 }
 
 }  // namespace attest

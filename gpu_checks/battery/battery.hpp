@@ -6,6 +6,7 @@
 // A check that cannot run says why, and one that decided nothing does not pass.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,11 @@ struct BatteryContext {
 
   const Declaration& declaration() const { return op.declaration(); }
   bool has(std::string_view feature) const { return has_feature(kernel, feature); }
-  // Width of the kernel's chunks, or one that stands in for it.
-  Index chunk() const { return kernel.how.form == Form::chunk ? kernel.how.chunk : 16; }
+  // Width of the kernel's chunks, or one that stands in for it where the kernel has none, or where a few of its chunks are
+  // more tokens than it takes or than a check can ask for.
+  Index chunk() const;
+  // So many tokens, or the most that the kernel takes.
+  Index at_most(Index tokens) const;
   // quick or full many.
   Index many(Index quick, Index full) const { return effort == Effort::quick ? quick : full; }
 };
@@ -42,6 +46,7 @@ struct BatteryCheck {
 };
 
 const std::vector<BatteryCheck>& battery_checks();
+bool is_asked_for(const BatteryCheck& check, std::string_view glob);  // empty: all
 // BadInput, with the names there are, where no check matches.
 void refuse_unknown_check(std::string_view glob);
 
@@ -51,12 +56,14 @@ struct BatteryEntry {
   std::int64_t nanoseconds = 0;  // all of it, of which in the kernel and in the oracle:
   std::int64_t kernel_nanoseconds = 0, oracle_nanoseconds = 0;
 };
-// All checks whose name matches the glob (empty: all), in their order, `threads` of them at once. BadInput if no check has
-// such a name.
+// All checks whose name matches the glob (empty: all), in their order, `threads` of them at once; `done` is called after
+// each, on its thread. BadInput if no check has such a name.
 std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "",
-                                      int threads = 1);
+                                      int threads = 1, const std::function<void()>& done = {});
 // An expensive check is left out once another has failed.
 std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context);
+// It could be asked and did not answer: every input was left out.
+bool decided_nothing(const BatteryEntry& entry);
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries);
 
 }  // namespace attest

@@ -122,8 +122,7 @@ Problem drawn(const BatteryContext& context, Case shape) {
 std::optional<Tensors> call(const BatteryContext& context, const Problem& problem, Findings& findings) {
   KernelResult result = context.kernel.run(problem);
   spent.kernel_ns += result.nanoseconds;
-  if (result.status == KernelStatus::unsupported)
-    return findings.leave_out("unsupported: " + result.message), std::nullopt;
+  if (result.status == KernelStatus::unsupported) return findings.refuse(result.message), std::nullopt;
   if (result.status == KernelStatus::failed)
     return findings.fault("the kernel failed: " + result.message), std::nullopt;
   Tensors outputs;

@@ -1,5 +1,7 @@
 // causality: the future replaced by other finite values.
-// Law: o_t depends on tokens up to t alone, so rows before the change keep their bits. Output: o, bitwise.
+// Law: o_t depends on tokens up to t alone, so rows before the change keep their bits. Output: o, bitwise. Gates of the
+// chunk of the change stay as they are: a kernel may take its chunk's weights from any gate of it as an anchor, which rounds
+// differently. That later gates have no weight is seen by the exact inputs of lattice and paths.
 // Must kill: masks that are off by one or missing (families 3, 5), stale tails (1).
 // Source: SPEC section 8, *.causal.
 #include "gpu_checks/battery/call.hpp"
@@ -10,10 +12,19 @@
 namespace attest {
 namespace {
 
-Problem with_other_future(const Problem& present, const Problem& other, Index first_changed) {
+// The first token from `t` on whose gate no anchor of an earlier row can be.
+Index first_free_gate(const Kernel& kernel, Index t, Index tokens) {
+  if (kernel.how.form == Form::direct || kernel.contract.gate_scope == GateScope::global) return tokens;
+  if (kernel.how.form != Form::chunk) return t;
+  return std::min(tokens, (t + kernel.how.chunk - 1) / kernel.how.chunk * kernel.how.chunk);
+}
+
+Problem with_other_future(const Kernel& kernel, const Problem& present, const Problem& other, Index t) {
   Problem mixed = present;
   for (auto& [name, tensor] : mixed.fields) {
     if (name == "decay") continue;
+    const bool gate = name == "g" || name == "alpha";
+    const Index first_changed = gate ? first_free_gate(kernel, t, present.tokens) : t;
     const Tensor& from = other.fields.at(name);
     const Index inner = element_count({tensor.shape.begin() + 2, tensor.shape.end()});
     for (Index b = 0; b < tensor.shape[0]; ++b)
@@ -42,7 +53,7 @@ CheckOutcome run(const BatteryContext& context) {
       if (t < 1) continue;
       findings.input("tokens from " + std::to_string(t) + " on replaced, " +
                      short_text(fitted(context, shape)));
-      const Problem changed = with_other_future(problem, other, t);
+      const Problem changed = with_other_future(context.kernel, problem, other, t);
       if (const auto after = call(context, changed, findings))
         findings.exact(token_range(problem, 0, t), "o", token_range(after->at("o"), 0, t),
                        token_range(before->at("o"), 0, t));

@@ -55,6 +55,8 @@ void Findings::leave_out(const std::string& why) {
   if (left_out_why_.empty()) left_out_why_ = why;
 }
 
+void Findings::refuse(const std::string& why) { ++refused_, leave_out("unsupported: " + why); }
+
 void Findings::fault(const std::string& what) {
   if (fault_.empty()) fault_ = what;
   if (first_input_.empty()) first_input_ = input_;
@@ -176,7 +178,7 @@ CheckOutcome Findings::outcome() const {
     return result;
   }
   if (inputs_ == 0) {
-    result.verdict = left_out_ > 0 ? Verdict::undecided : Verdict::not_run;
+    result.verdict = left_out_ > refused_ ? Verdict::undecided : Verdict::not_run;
     result.reason = left_out_why_.empty() ? "nothing compared" : left_out_why_;
     return result;
   }

@@ -57,6 +57,8 @@ class Findings {
   void input(std::string words);
   // Nothing could be claimed on this input.
   void leave_out(const std::string& why);
+  void refuse(
+      const std::string& why);  // the same, as the kernel does not take the input: all of them are NOT RUN
   // Not a matter of single elements.
   void fault(const std::string& what);
   void exact(const Problem& problem, const std::string& tensor, const Tensor& got, const Tensor& expected);
@@ -79,7 +81,7 @@ class Findings {
 
   const Kernel& kernel_;
   std::string input_, first_input_, fault_, left_out_why_;
-  Index inputs_ = 0, left_out_ = 0, compared_ = 0, violations_ = 0, suspicious_ = 0;
+  Index inputs_ = 0, left_out_ = 0, refused_ = 0, compared_ = 0, violations_ = 0, suspicious_ = 0;
   Index differing_ = 0, not_numbers_ = 0;
   bool counted_ = false, differs_ = false;
   double worst_ratio_ = 0;

@@ -3,10 +3,11 @@
 // the contract holds (certified on the reverse tape over Magnitude, by the kernel's form and by the stream), every
 // correct backward gives the derivatives of <o, do> + <final states, their cotangents> themselves, bit for bit, in any
 // order and chunking. Log-gates are 0 or closed (exp(g) is 0), so that their gradients are integers too. Inputs: two batch
-// entries with an initial state, a cotangent of the final state and a scale; shared heads; packed sequences; a ridge.
+// entries with an initial state, a cotangent of the final state and a scale; shared heads; packed sequences; a ridge; three
+// chunks; wide heads; linear gates; decays 1 and 0 by head.
 // Every one is asked twice: the second call finds what the first left in its buffers. Outputs: every gradient, bitwise.
-// Not asked: normalised outputs and gates between (no integers), the gradient of the decay, and how a kernel rounds
-// gradients (nothing is rounded here).
+// Not asked: normalised outputs, gates and decays between 0 and 1 (no integers), the gradient of the decay, and how a
+// kernel rounds gradients (nothing is rounded here).
 // Must kill: faults of backward kernels (family 12).
 // Source: reference/forms/gradient.hpp for the truth.
 #include "reference/forms/gradient.hpp"
@@ -114,21 +115,22 @@ class Drawer {
     for (Index i = 0; i < inner; ++i)
       change(tensor.data[static_cast<std::size_t>((b * tensor.shape[1] + t) * inner + i)]);
   }
-  // `count` entries +-1 among the first four of every head.
+  // `count` entries +-1 among four of every head.
   void hot(Problem& problem, const char* name, Index b, Index t, Index count) {
     Tensor& tensor = problem.fields.at(name);
     const Index heads = tensor.shape[2], width = tensor.shape[3];
     for (Index h = 0; h < heads; ++h)
       for (Index i = 0; i < count; ++i)
-        tensor.data[static_cast<std::size_t>(
-            ((b * tensor.shape[1] + t) * heads + h) * width +
-            static_cast<Index>(random_.below(static_cast<std::uint64_t>(std::min<Index>(width, 4)))))] =
+        tensor
+            .data[static_cast<std::size_t>(((b * tensor.shape[1] + t) * heads + h) * width +
+                                           (first_column_ + static_cast<Index>(random_.below(4))) % width)] =
             random_.sign();
   }
 
   const BatteryContext& context_;
   Random& random_;
   int attempt_;
+  Index first_column_ = static_cast<Index>(random_.below(4096));
 };
 
 // The tokens from `start` on, continued from the exact state of those before.
@@ -140,30 +142,6 @@ Problem after(const BatteryContext& context, const Problem& whole, Index start) 
                         std::vector<Index>(static_cast<std::size_t>(whole.batch), start));
 }
 
-struct Asked {
-  Index start = 0;               // tokens before those of the problem
-  bool final_cotangents = true;  // where the kernel gives final states
-};
-
-// None when no certificate is found.
-std::optional<Problem> draw(const BatteryContext& context, Case shape, const Asked& asked, Random& random) {
-  const Declaration& d = context.declaration();
-  shape = fitted(context, shape);
-  shape.recipe = "sparse", shape.gates = "none";
-  if (d.decay) shape.options.decay = Rational(1);
-  *shape.tokens += asked.start;
-  const Problem form = draw_problem(shape, d);
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    Drawer drawer(context, random, attempt);
-    Problem whole = form;
-    drawer.draw(whole, asked.start);
-    Problem problem = after(context, whole, asked.start);
-    if (asked.final_cotangents && context.has("final_state")) drawer.draw_final_cotangents(problem);
-    if (is_certified(context, problem) && cotangents_fit(context, problem)) return problem;
-  }
-  return std::nullopt;
-}
-
 // The same problem with linear gates, 0 where exp(g) is 0 in every format: an integer for the oracle.
 Problem with_linear_gates(Problem problem) {
   const auto g = problem.fields.find("g");
@@ -173,6 +151,42 @@ Problem with_linear_gates(Problem problem) {
   for (double& x : alpha.data) x = std::exp(x);
   problem.fields["alpha"] = std::move(alpha);
   return problem;
+}
+
+// 1, 0, 1 ...; all 1 for a form that has no decay.
+std::vector<double> decays_by_head(const BatteryContext& context, Index heads) {
+  const bool undecayed = !context.declaration().decayed_scan && context.kernel.how.form != Form::stream;
+  std::vector<double> decays(static_cast<std::size_t>(heads), 1);
+  for (std::size_t h = 1; h < decays.size() && !undecayed; h += 2) decays[h] = 0;
+  return decays;
+}
+
+struct Asked {
+  Index start = 0;               // tokens before those of the problem
+  bool final_cotangents = true;  // where the kernel gives final states
+  bool linear_gates = false;     // alpha in the place of g
+  bool decays = false;           // 1 and 0 by head in the place of 1
+};
+
+// None when no certificate is found.
+std::optional<Problem> draw(const BatteryContext& context, Case shape, const Asked& asked, Random& random) {
+  const Declaration& d = context.declaration();
+  shape = fitted(context, shape);
+  shape.recipe = "sparse", shape.gates = "none";
+  if (d.decay && !asked.decays) shape.options.decay = Rational(1);
+  *shape.tokens += asked.start;
+  Problem form = draw_problem(shape, d);
+  if (asked.decays) form.fields["decay"] = {{form.heads}, decays_by_head(context, form.heads)};
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    Drawer drawer(context, random, attempt);
+    Problem whole = form;
+    drawer.draw(whole, asked.start);
+    Problem problem = after(context, whole, asked.start);
+    if (asked.final_cotangents && context.has("final_state")) drawer.draw_final_cotangents(problem);
+    if (asked.linear_gates) problem = with_linear_gates(std::move(problem));
+    if (is_certified(context, problem) && cotangents_fit(context, problem)) return problem;
+  }
+  return std::nullopt;
 }
 
 // The certified gradients. They must be integers: what the interval tape of few bits then gives is a point.
@@ -211,25 +225,36 @@ void one(const BatteryContext& context, const Case& shape, const Asked& asked, R
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
   Random random(context.seed, "gradient");
-  const Index c = std::min<Index>(context.chunk(), 64);
+  const Index c = std::min<Index>(context.chunk(), 128);
   const Declaration& d = context.declaration();
+  const bool stateful = context.has("initial_state") && !d.moments.empty();
+  const auto ask = [&](const Case& shape, const Asked& asked) {
+    one(context, shape, asked, random, findings);
+  };
   for (Index round = 0; round < context.many(1, 6); ++round) {
     Case shape;
     shape.seed = random.bits() >> 1;
     shape.tokens = 2 * c + 3 + round, shape.key_dim = 5, shape.value_dim = 3, shape.heads = 2,
     shape.batch = 2;
     if (d.unit_scale) shape.options.scale = Rational(2);
-    const bool stateful = context.has("initial_state") && !d.moments.empty();
-    one(context, shape, {.start = stateful ? 3 : 0}, random, findings);
+    ask(shape, {.start = stateful ? 3 : 0});
     shape.options = {};
     if (d.ridge) shape.options.ridge = Rational(2);
-    shape.tokens = c + 2 + round, shape.heads = 4, shape.batch = 1, shape.key_dim = 3, shape.value_dim = 4;
+    shape.tokens = c + 2 + round, shape.heads = 4, shape.key_dim = 3, shape.value_dim = 4;
     if (context.has("grouped")) shape.heads_q = round % 2 ? 2 : 4, shape.heads_k = shape.heads_v = 2;
-    one(context, shape, {.final_cotangents = false}, random, findings);
+    ask(shape, {.final_cotangents = false});
+    shape.heads_q = shape.heads_k = shape.heads_v = 0, shape.options = {};
+    shape.heads = 1, shape.batch = 1, shape.key_dim = 5, shape.value_dim = 3;
+    shape.tokens = context.at_most(std::max<Index>(3 * c + 2, 133));  // three chunks, and beyond tiles of 64
+    ask(shape, {});
+    shape.tokens = 9 + round, shape.key_dim = 70, shape.value_dim = 67;
+    ask(shape, {});
+    shape.tokens = c + 1, shape.key_dim = 4, shape.value_dim = 3, shape.heads = 2;
+    if (d.gates) ask(shape, {.linear_gates = true});
+    if (d.decay) ask(shape, {.decays = true});
     if (!context.has("varlen")) continue;
-    shape.heads_q = shape.heads_k = shape.heads_v = 0, shape.heads = 2, shape.options = {};
     shape.tokens = 2 * c + 4, shape.packed = {0, 3, c + 5, c + 5, 2 * c + 4};
-    one(context, shape, {}, random, findings);
+    ask(shape, {});
   }
   return findings.outcome();
 }

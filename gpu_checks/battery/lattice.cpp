@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "gpu_checks/battery/layout.hpp"
 #include "reference/forms/batch.hpp"
@@ -130,7 +131,7 @@ class Drawer {
 
   void draw() {
     const Declaration& d = context_.declaration();
-    shared_ = std::min<Index>(problem_.key_dim, 6);
+    shared_ = some_columns(6);
     for (auto& [name, tensor] : problem_.fields) std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
     if (d.beta)
       delta();
@@ -152,8 +153,23 @@ class Drawer {
   double* row(Tensor& tensor, Index b, Index t, Index h) {
     return tensor.data.data() + ((b * tensor.shape[1] + t) * tensor.shape[2] + h) * tensor.shape[3];
   }
+  // All columns of q and k, or so many of them at random.
+  std::vector<Index> some_columns(Index count) {
+    std::vector<Index> columns(static_cast<std::size_t>(problem_.key_dim));
+    std::iota(columns.begin(), columns.end(), Index{0});
+    if (problem_.key_dim <= count) return columns;
+    for (Index i = 0; i < count; ++i)
+      std::swap(columns[static_cast<std::size_t>(i)],
+                columns[static_cast<std::size_t>(i + below(problem_.key_dim - i))]);
+    columns.resize(static_cast<std::size_t>(count));
+    return columns;
+  }
   void hot(double* x, Index columns, Index count) {
     for (Index i = 0; i < count; ++i) x[below(columns)] = random_.sign();
+  }
+  void hot_shared(double* x, Index count) {
+    for (Index i = 0; i < count; ++i)
+      x[shared_[static_cast<std::size_t>(below(static_cast<Index>(shared_.size())))]] = random_.sign();
   }
   template <class F>
   void each_row(const char* name, F&& f) {
@@ -176,9 +192,9 @@ class Drawer {
       return active[static_cast<std::size_t>(b)][static_cast<std::size_t>(t)];
     };
     each_row("k", [&](Index b, Index t, double* x) {
-      if (is_active(b, t)) hot(x, shared_, 3);
+      if (is_active(b, t)) hot_shared(x, 3);
     });
-    each_row("q", [&](Index b, Index t, double* x) { hot(x, shared_, is_active(b, t) ? 3 : 2); });
+    each_row("q", [&](Index b, Index t, double* x) { hot_shared(x, is_active(b, t) ? 3 : 2); });
     each_row("v", [&](Index b, Index t, double* x) {
       if (is_active(b, t)) hot(x, problem_.value_dim, 6);
     });
@@ -200,7 +216,8 @@ class Drawer {
   const BatteryContext& context_;
   Problem& problem_;
   Random& random_;
-  Index active_, shared_ = 1;
+  Index active_;
+  std::vector<Index> shared_;
 };
 
 }  // namespace
@@ -209,12 +226,15 @@ void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in,
   const Kernel& kernel = context.kernel;
   const bool all = kernel.how.form == Form::direct || kernel.contract.gate_scope == GateScope::global;
   const Index heads = g.shape[2], tokens = g.shape[1], window = all ? tokens : context.chunk();
+  std::fill(g.data.begin(), g.data.end(), 0.0);
+  if (!admits(kernel.limits, "g", closed_gate)) return;
   for (Index row = 0; row < g.shape[0] * heads; ++row) {
     std::vector<Index> closed;
     for (Index t = 0; t < tokens; ++t) {
       const auto last = static_cast<std::ptrdiff_t>(closed.size()) - most_closed;
       const bool full = last >= 0 && t - closed[static_cast<std::size_t>(last)] < window;
-      const bool close = random.one_in(one_in) && !full;
+      const bool border = t > 0 && t % 64 == 0;  // of the usual tiles, whatever the form says
+      const bool close = random.one_in(border ? 3 : one_in) && !full;
       g.data[static_cast<std::size_t>(((row / heads) * tokens + t) * heads + row % heads)] =
           close ? closed_gate : 0.0;
       if (close) closed.push_back(t);
@@ -252,9 +272,6 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
   active = std::min(active, most_active);
   for (int attempt = 0; attempt < 10; ++attempt, active = std::max<Index>(1, active * 3 / 4)) {
     Drawer(context, problem, random, active).draw();
-    if (Tensor* g = declaration.gates ? &problem.fields.at("g") : nullptr)
-      if (outside_limits(context.kernel.limits, problem).starts_with("g="))
-        std::fill(g->data.begin(), g->data.end(), 0.0);
     if (is_certified(context, problem) && (!cut || is_certified(context, problem, *cut))) return problem;
   }
   return std::nullopt;

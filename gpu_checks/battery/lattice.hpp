@@ -3,7 +3,7 @@
 // correct kernel of the contract must return the exact value, rounded once to its output format. Certified input by
 // input, thinned until the certificate holds.
 //   polynomial operators  a dozen active tokens (a quarter for the first order) at chunk edges and at random; k, q
-//                         three entries +-1 of six shared columns, v six +-1; elsewhere k = v = 0 and q two-hot
+//                         three entries +-1 of six columns drawn for the problem, v six +-1; elsewhere k = v = 0 and q two-hot
 //   delta rules           beta 0 or 1, k = +-e_a +-e_b: I - beta k k^T is a signed swap and nothing grows
 //   gates                 g = 0, or so low that exp(g) is 0; level scales 0, 1, -1, 2; no decay. Of every contract it is
 //                         asked that exp(0) = 1; log2(e) g may be summed in the place of g
@@ -33,8 +33,8 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
 // more bits than the output has.
 Problem made_louder(const BatteryContext& context, Problem problem, Random& random);
 
-// Log-gates g [B, T, H]: 0, and about once in `one_in` tokens so low that exp(g) is 0; at most three times among the tokens
-// whose gates the kernel may sum up.
+// Log-gates g [B, T, H]: 0, and about once in `one_in` tokens, more often at multiples of 64, so low that exp(g) is 0; at
+// most three times among the tokens whose gates the kernel may sum up. All 0 where its limits exclude such gates.
 void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in, Random& random);
 
 // Whether the certificate holds for this problem as it stands.

@@ -38,6 +38,16 @@ CheckOutcome run(const BatteryContext& context) {
     one(context, shape, random, findings);
     shape.heads_q = 4, shape.heads_k = shape.heads_v = 1, shape.tokens = c;  // multi-query
     one(context, shape, random, findings);
+    if (context.has("grouped"))  // a group that is no power of two
+      shape.heads = shape.heads_q = 6, shape.heads_k = shape.heads_v = 2,
+      one(context, shape, random, findings);
+    shape = {};
+    // Wide keys across chunks, and more tokens than a tile of any form.
+    shape.tokens = 2 * c + 1, shape.value_dim = 5;
+    shape.key_dim = d.beta ? 66 : 130;  // a token of a delta rule costs d^3 here
+    one(context, shape, random, findings);
+    shape.tokens = context.at_most(600), shape.key_dim = 8;
+    one(context, shape, random, findings);
     shape = {};
     shape.heads = 2, shape.key_dim = 5, shape.value_dim = 9, shape.tokens = 2 * c + 3,
     shape.options.scale = Rational(2);

@@ -96,6 +96,11 @@ CheckOutcome run(const BatteryContext& context) {
       if (exact && context.has("initial_state")) exactly(context, lengths, true, random, findings);
       against_separate_calls(context, lengths, random, findings);
     }
+  Lengths more_than_a_warp;
+  for (Index s = 0; s < 40; ++s) more_than_a_warp.push_back(1 + s % 3);
+  if (exact) exactly(context, more_than_a_warp, false, random, findings);
+  if (exact && context.has("initial_state")) exactly(context, more_than_a_warp, true, random, findings);
+  if (!exact) against_separate_calls(context, more_than_a_warp, random, findings);
   return findings.outcome();
 }
 

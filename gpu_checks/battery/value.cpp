@@ -27,6 +27,7 @@ std::vector<Input> inputs(const BatteryContext& context) {
       {"cancellation", "published", 2 * c + 2, 8, 8, 1, 1},
       {"sparse", "uniform", 2 * c + 9, 8, 8, 1, 1},
       {"repeated", "published", c + 3, 8, 8, 1, 1},
+      {"gaussian", "published", context.at_most(600), 8, 6, 1, 1},
   };
   if (context.effort == Effort::quick) return list;
   for (const RecipeInfo& recipe : recipes())

@@ -180,8 +180,10 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
   return model;
 }
 
-ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                       const Contract& contract, const Normaliser& normaliser) {
+namespace {
+
+ErrorModel model_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
+                         const Contract& contract, const Normaliser& normaliser) {
   ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled);
   const Units units(contract, normaliser.scaled && is_inexact(head.q, contract));
   if (model.sharp && !model.undecided) {
@@ -196,6 +198,39 @@ ErrorModel error_model(const Operator& op, const Head<double>& head, const Evalu
   }
   const Evaluator<double>& evaluator = op;
   return Ratio(model, evaluator.evaluate(head, how).o, normaliser.epsilon, units).model();
+}
+
+// Whether anything is coarser than the sums, or weights come from sums of gates over the whole sequence.
+bool rounds_between(const Contract& c) {
+  return coarsest_unit(c) > c.accumulate.unit_roundoff() || c.gate_scope == GateScope::global;
+}
+
+bool has_chunk(const Declaration& d, const Head<double>& head) {
+  const bool exists = std::find(d.forms.begin(), d.forms.end(), Form::chunk) != d.forms.end();
+  return exists && (d.decayed_scan || head.decay == 1);
+}
+
+ErrorModel larger(ErrorModel a, const ErrorModel& b) {
+  if (b.undecided && !a.undecided) a.undecided = true, a.reason = b.reason;
+  const auto take = [](Matrix<double>& x, const Matrix<double>& y) {
+    for (Index i = 0; i < x.size(); ++i) x.data()[i] = std::max(x.data()[i], y.data()[i]);
+  };
+  take(a.deterministic, b.deterministic), take(a.accumulation, b.accumulation), take(a.variance, b.variance);
+  a.stages = std::max(a.stages, b.stages);
+  return a;
+}
+
+}  // namespace
+
+ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract, const Normaliser& normaliser) {
+  ErrorModel model = model_of_form(op, head, how, contract, normaliser);
+  if (how.form != Form::direct || !has_chunk(op.declaration(), head) || !rounds_between(contract))
+    return model;
+  // "Direct" is said of sums of all terms at once and of products of whole matrices, which round what lies between them to
+  // their formats: the latter are the chunk form of a single chunk.
+  const Evaluation whole{Form::chunk, std::max<Index>(1, head.tokens()), how.algebra};
+  return larger(std::move(model), model_of_form(op, head, whole, contract, normaliser));
 }
 
 Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared,

@@ -38,6 +38,15 @@ TEST(Output, IsPutInPlaceTogether) {
   EXPECT_EQ(names_in(folder / "a"), (std::vector<std::string>{"b", "b/index.html", "b/records.jsonl"}));
 }
 
+TEST(Output, ThatDoesNotFitIsNoSuccess) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const TemporaryFolder folder;
+  const std::string program = std::getenv("ATTEST_PROGRAM"), errors = (folder / "err").string();
+  const int status = std::system((program + " list --kernels >/dev/full 2>" + errors).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_EQ(text_of(errors), "attest: standard output cannot be written, expected room for the answer\n");
+}
+
 TEST(Output, IsNotLeftInPartWhenOneFileCannotBeWritten) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string();

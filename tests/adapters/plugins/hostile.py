@@ -117,6 +117,8 @@ def answer(request):
         return say({"call": call, "status": "unsupported", "message": "only on Sundays"})
     if how == "answers_garbage":
         return say("\x1b[31m{not json")
+    if how == "answers_deeply":
+        return say('{"call": ' + str(call) + ', "status": ' + "[" * 200000 + "]" * 200000 + "}")
     if how == "answers_a_list":
         return say("[1, 2]")
     if how == "answers_unknown_status":
