@@ -265,6 +265,17 @@ TEST(Battery, FailsFaultsThatShowOnlyInWideOrLongOrManySequences) {
   });
 }
 
+// Products of whole matrices round what lies between them: their bound is not that of one sum of exact terms.
+TEST(Battery, PassesADirectFormOfRoundedMatrices) {
+  for (const char* name :
+       {"cpu.linear.chunk64.bf16", "cpu.hla2.chunk64.direct.bf16", "cpu.mamba2.chunk64.bf16"}) {
+    Kernel kernel = kernel_named(name);
+    kernel.how = {Form::direct, 0, kernel.how.algebra}, kernel.form = "direct", kernel.limits = "t=0..64";
+    const CheckOutcome outcome = outcome_of(kernel, "value");
+    EXPECT_EQ(outcome.verdict, Verdict::pass) << name << ": " << outcome.reason;
+  }
+}
+
 // Linear attention with a backward written out, independent of the tape: o_t = scale sum_{s <= t} (q_t k_s) v_s.
 Kernel linear_with_backward(const std::string& fault = "") {
   Kernel kernel;
