@@ -277,6 +277,14 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
   return std::nullopt;
 }
 
+// Whether a kernel behind a door, which gets its inputs in the formats of the contract, sees these very numbers.
+static bool holds_inputs(const Contract& contract, const Problem& problem) {
+  const Problem rounded = round_inputs(contract, problem);
+  return std::ranges::all_of(problem.fields, [&](const auto& field) {
+    return rounded.fields.at(field.first).data == field.second.data;
+  });
+}
+
 Problem made_louder(const BatteryContext& context, Problem problem, Random& random) {
   const Tensor k = problem.fields.at("k");  // problem itself is replaced below
   const auto has_key = [&](Index row) {     // of any head, at the token of a batch entry
@@ -296,7 +304,7 @@ Problem made_louder(const BatteryContext& context, Problem problem, Random& rand
         if (*field == 'q' && !reads_alone) continue;
         for (Index c = 0; c < width; ++c) x.data[static_cast<std::size_t>(row * width + c)] *= factor;
       }
-      if (!is_certified(context, louder)) continue;
+      if (!holds_inputs(context.kernel.contract, louder) || !is_certified(context, louder)) continue;
       problem = std::move(louder);
       break;
     }

@@ -68,6 +68,24 @@ TEST(Battery, RefusesACheckThatDoesNotExist) {
   EXPECT_THROW(run_battery(context_of(kernel_named("cpu.linear.chunk16.fp32")), "nothing"), BadInput);
 }
 
+// A kernel behind a door gets its inputs in the formats of its contract, which must hold what its outputs are compared with.
+TEST(Battery, AsksExactQuestionsInNumbersThatTheInputFormatsHold) {
+  for (const char* name :
+       {"cpu.linear.stream.bf16", "cpu.linear.stream.bf16state", "cpu.linear.chunk64.fp16"}) {
+    const Kernel& kernel = kernel_named(name);
+    Index asked = 0;
+    const Kernel watched = changed(kernel, [&](const Problem& problem, Tensors&) {
+      ++asked;
+      const Problem rounded = round_inputs(kernel.contract, problem);
+      for (const auto& [field, tensor] : problem.fields)
+        EXPECT_EQ(rounded.fields.at(field).data, tensor.data) << name << ' ' << field;
+    });
+    for (const char* check : {"lattice", "shapes", "paths"})
+      for (const std::uint64_t seed : {1, 2}) run_battery(context_of(watched, seed), check);
+    EXPECT_GT(asked, 50);
+  }
+}
+
 TEST(Battery, AsksTheSameQuestionsForTheSameSeed) {
   const Kernel& kernel = kernel_named("cpu.ahla.chunk16.fp32");
   std::vector<double> seen[2];
