@@ -12,6 +12,24 @@ std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / 
 
 std::byte pattern(std::size_t at) { return static_cast<std::byte>((at * 0x9e3779b97f4a7c15u) >> 56 | 1); }
 
+// The bits of an element that nobody wrote. Of two bytes a signalling NaN, which no arithmetic makes and every operation
+// makes quiet: all bits set is what PyTorch writes for a NaN in bf16.
+std::uint64_t poison(const Passed& tensor) {
+  if (tensor.element_bytes() == 2) return tensor.format == bf16 ? 0xffb5 : 0xfdb5;
+  return ~std::uint64_t{0} >> (64 - 8 * tensor.element_bytes());
+}
+
+std::uint64_t quieted(const Passed& tensor, std::uint64_t bits) {
+  if (tensor.element_bytes() != 2) return bits;
+  return bits | (tensor.format == bf16 ? 0x0040 : 0x0200);
+}
+
+bool is_poison(const Passed& tensor, const std::byte* at) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, at, tensor.element_bytes());
+  return bits == poison(tensor) || bits == quieted(tensor, poison(tensor));
+}
+
 // Row-major; padded: three elements more between rows, and as many rows and heads again as keep every stride odd.
 std::vector<Index> strides_of(const std::vector<Index>& shape, Layout layout) {
   std::vector<Index> strides(shape.size(), 1);
@@ -51,11 +69,11 @@ Region::Region(std::vector<Passed> tensors, Layout layout, bool outputs) {
   if (outputs)
     for (std::size_t at = 0; at < image_.size(); ++at) image_[at] = pattern(at);
   for (const Placed& tensor : tensors_)
-    for_each_element(tensor, [&](Index flat, std::size_t at) {
+    for_each_element(tensor, [&, unwritten = poison(tensor)](Index flat, std::size_t at) {
       if (tensor.values)
         write_element(tensor, (*tensor.values)[static_cast<std::size_t>(flat)], &image_[at]);
       else
-        std::memset(&image_[at], 0xff, tensor.element_bytes());
+        std::memcpy(&image_[at], &unwritten, tensor.element_bytes());
     });
 }
 
@@ -99,9 +117,7 @@ std::string Region::fault(const std::vector<std::byte>& bytes) const {
   for (const Placed& tensor : tensors_) {
     Index unwritten = 0, first = 0;
     for_each_element(tensor, [&](Index flat, std::size_t at) {
-      for (std::size_t b = 0; b < tensor.element_bytes(); ++b)
-        if (bytes[at + b] != std::byte{0xff}) return;
-      if (unwritten++ == 0) first = flat;
+      if (is_poison(tensor, &bytes[at]) && unwritten++ == 0) first = flat;
     });
     if (unwritten > 0)
       return fmt::format(

@@ -1,7 +1,7 @@
 // The memory in which tensors are handed to a plug-in: one region for the inputs, which the plug-in's process maps
 // read-only, and one for the outputs. Tensors begin at multiples of 256 bytes and have zones around them: NaN beside
 // inputs, so that reading beyond one shows in the values, and a pattern beside outputs, in which every write shows.
-// Elements of outputs are poisoned with a NaN that no arithmetic makes (all bits set).
+// Elements of outputs are poisoned with a NaN that no arithmetic makes: all bits set, of two bytes a signalling one.
 #pragma once
 #include <cstddef>
 #include <nlohmann/json.hpp>
@@ -27,6 +27,7 @@ class Region {
 
   Region(std::vector<Passed> tensors, Layout layout, bool outputs);
   const std::vector<std::byte>& image() const { return image_; }  // what the plug-in finds
+  const std::vector<Placed>& tensors() const { return tensors_; }
   nlohmann::json description() const;
 
   // Of outputs: empty, or what a kernel that left `bytes` did wrong; then the values.
