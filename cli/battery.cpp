@@ -31,21 +31,6 @@
 namespace attest {
 namespace {
 
-// "2 of 13 checks not run: packing, width; undecided: lattice": what a pass does not cover.
-std::string not_covered(const CaseRecord& record) {
-  std::string not_run, undecided;
-  for (const Check& check : record.checks) {
-    std::string* list = check.verdict == Verdict::not_run     ? &not_run
-                        : check.verdict == Verdict::undecided ? &undecided
-                                                              : nullptr;
-    if (list) *list += (list->empty() ? "" : ", ") + check.name;
-  }
-  std::string text;
-  if (!not_run.empty()) text = "not run: " + not_run;
-  if (!undecided.empty()) text += (text.empty() ? "" : "; ") + std::string("undecided: ") + undecided;
-  return text;
-}
-
 void print(const CaseRecord& record, bool table) {
   const std::int64_t took = record.time ? record.time->total_ns + record.time->oracle_ns : 0;
   std::string line = fmt::format("{:<9}  {:<43}  {:>6.2f} s  {}", verdict_words(record.verdict),

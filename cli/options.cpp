@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <random>
 #include <set>
 
 #include "reference/tensor/bad_input.hpp"
@@ -75,11 +74,6 @@ CLI::Option* add_path(CLI::App* command, const std::string& name, std::string& p
           },
           description)
       ->type_name("PATH");
-}
-
-std::uint64_t drawn_seed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 1;  // fits every reader of JSON integers
 }
 
 void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,

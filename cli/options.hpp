@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/cases/drawn_seed.hpp"
 #include "reference/tensor/problem.hpp"
 
 namespace attest {
@@ -18,7 +19,6 @@ CLI::Option* add_threads(CLI::App* command, int& threads, const std::string& of_
 CLI::Option* add_seed(CLI::App* command, std::optional<std::uint64_t>& seed, const std::string& description);
 CLI::Option* add_path(CLI::App* command, const std::string& name, std::string& path,
                       const std::string& description);
-std::uint64_t drawn_seed();
 
 // Two names of one file would have the second writer destroy what the first one holds.
 void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,

@@ -35,7 +35,8 @@ struct Kernel {
   Contract contract;
   // of: varlen initial_state final_state grouped strides backward deterministic batch_invariant nan_contained
   std::string features;
-  std::string limits;  // "d=1..256 dv=1..256 t=0..1048576", also b, h, g; unnamed = unlimited
+  std::string limits;          // "d=1..256 dv=1..256 t=0..1048576", also b, h, g; unnamed = unlimited
+  bool without_decay = false;  // it takes none: what is drawn for it has decay 1
   std::string
       source;  // what opens its door, as on the command line: "--plugin './libmine.so'"; empty: registered
   std::string sha256;  // of the file that it came from; empty: not known

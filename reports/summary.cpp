@@ -215,6 +215,20 @@ std::vector<std::string> words(const std::string& line) {
 }
 }  // namespace
 
+std::string not_covered(const CaseRecord& record) {
+  std::string not_run, undecided;
+  for (const Check& check : record.checks) {
+    std::string* list = check.verdict == Verdict::not_run     ? &not_run
+                        : check.verdict == Verdict::undecided ? &undecided
+                                                              : nullptr;
+    if (list) *list += (list->empty() ? "" : ", ") + check.name;
+  }
+  std::string text;
+  if (!not_run.empty()) text = "not run: " + not_run;
+  if (!undecided.empty()) text += (text.empty() ? "" : "; ") + std::string("undecided: ") + undecided;
+  return text;
+}
+
 std::string replay_of(const CaseRecord& record) {
   for (const auto& worst : record.worst)
     if (!worst.replay.empty()) return worst.replay;

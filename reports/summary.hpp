@@ -56,6 +56,9 @@ std::string headline(const Records& records);  // one sentence
 std::string headline(const Records& records,
                      const std::vector<KernelSummary>& kernels);  // of summarise(records)
 
+// What a pass does not cover: "not run: packing, width; undecided: lattice".
+std::string not_covered(const CaseRecord& record);
+
 // The line that repeats a case: the one that the record gives with its worst element or a check, else `attest
 // check --kernel KERNEL --case 'CASE'`.
 std::string replay_of(const CaseRecord& record);

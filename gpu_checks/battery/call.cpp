@@ -109,6 +109,7 @@ Case fitted(const BatteryContext& context, Case shape) {
   shape.op = context.declaration().name, shape.variant = context.declaration().variant;
   if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
   if (!context.has("varlen")) shape.packed.clear();
+  if (context.kernel.without_decay && context.declaration().decay) shape.options.decay = Rational(1);
   shape.key_dim = nearest_within(context.kernel.limits, "d", shape.key_dim);
   shape.value_dim = nearest_within(context.kernel.limits, "dv", shape.value_dim);
   return shape;
