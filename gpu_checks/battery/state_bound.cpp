@@ -1,7 +1,9 @@
 #include "gpu_checks/battery/state_bound.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "reference/metrics/bound.hpp"
 #include "reference/operators/common/error_units.hpp"
 
 namespace attest {
@@ -143,10 +145,8 @@ Matrix<double> larger_of_both_sides(const Matrix<double>& error) {
   return result;
 }
 
-}  // namespace
-
-StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
-                       const Contract& contract) {
+StateBound bound_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
+                         const Contract& contract) {
   const Units units(contract);
   const WorkingScope scope(
       {units.step, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / units.step + 1});
@@ -165,6 +165,22 @@ StateBound state_bound(const Operator& op, const Head<double>& head, const Evalu
       if (is_symmetric(op.declaration(), name)) error = larger_of_both_sides(error);
     }
   bound.undecided = arithmetic.undecided;
+  return bound;
+}
+
+}  // namespace
+
+StateBound state_bound(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Contract& contract) {
+  StateBound bound = bound_of_form(op, head, how, contract);
+  const auto whole = single_chunk(op.declaration(), head, how, contract);
+  if (!whole) return bound;
+  const StateBound other = bound_of_form(op, head, *whole, contract);
+  if (bound.undecided.empty()) bound.undecided = other.undecided;
+  for (auto& [name, levels] : bound.error)
+    for (std::size_t level = 0; level < levels.size(); ++level)
+      for (Index i = 0; i < levels[level].size(); ++i)
+        levels[level].data()[i] = std::max(levels[level].data()[i], other.error.at(name).at(level).data()[i]);
   return bound;
 }
 

@@ -205,11 +205,6 @@ bool rounds_between(const Contract& c) {
   return coarsest_unit(c) > c.accumulate.unit_roundoff() || c.gate_scope == GateScope::global;
 }
 
-bool has_chunk(const Declaration& d, const Head<double>& head) {
-  const bool exists = std::find(d.forms.begin(), d.forms.end(), Form::chunk) != d.forms.end();
-  return exists && (d.decayed_scan || head.decay == 1);
-}
-
 ErrorModel larger(ErrorModel a, const ErrorModel& b) {
   if (b.undecided && !a.undecided) a.undecided = true, a.reason = b.reason;
   const auto take = [](Matrix<double>& x, const Matrix<double>& y) {
@@ -225,12 +220,16 @@ ErrorModel larger(ErrorModel a, const ErrorModel& b) {
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser) {
   ErrorModel model = model_of_form(op, head, how, contract, normaliser);
-  if (how.form != Form::direct || !has_chunk(op.declaration(), head) || !rounds_between(contract))
-    return model;
-  // "Direct" is said of sums of all terms at once and of products of whole matrices, which round what lies between them to
-  // their formats: the latter are the chunk form of a single chunk.
-  const Evaluation whole{Form::chunk, std::max<Index>(1, head.tokens()), how.algebra};
-  return larger(std::move(model), model_of_form(op, head, whole, contract, normaliser));
+  const auto whole = single_chunk(op.declaration(), head, how, contract);
+  return whole ? larger(std::move(model), model_of_form(op, head, *whole, contract, normaliser)) : model;
+}
+
+std::optional<Evaluation> single_chunk(const Declaration& d, const Head<double>& head, const Evaluation& how,
+                                       const Contract& contract) {
+  const bool has_chunk = std::find(d.forms.begin(), d.forms.end(), Form::chunk) != d.forms.end() &&
+                         (d.decayed_scan || head.decay == 1);
+  if (how.form != Form::direct || !has_chunk || !rounds_between(contract)) return std::nullopt;
+  return Evaluation{Form::chunk, std::max<Index>(1, head.tokens()), how.algebra};
 }
 
 Matrix<double> passing_bound(const ErrorModel& model, const Contract& contract, Index compared,

@@ -5,6 +5,8 @@
 // kernel keeps numerator and denominator in `accumulate`, divides there by denominator + epsilon and rounds
 // once to `output`;  (E_N + |o| E_D) / (|D| - E_D) + u |o|.
 #pragma once
+#include <optional>
+
 #include "reference/forms/operator.hpp"
 #include "reference/operators/common/error_model.hpp"
 
@@ -26,6 +28,11 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
 // With normaliser.divide the model has one column less than v.
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser = {});
+
+// "Direct" is said of sums of all terms at once and of products of whole matrices, which round what lies between them to
+// their formats. The latter are the chunk form of a single chunk: none where that is no other, or where there is none.
+std::optional<Evaluation> single_chunk(const Declaration& d, const Head<double>& head, const Evaluation& how,
+                                       const Contract& contract);
 
 // min(D, accumulation + lambda V) with lambda = sqrt(2 ln(2 N stages / 1e-9)) / (1 - u), N outputs compared,
 // u the coarsest unit roundoff of the contract; just D where the statistical part does not hold.
