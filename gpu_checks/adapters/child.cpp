@@ -310,17 +310,6 @@ Answer Child::wait(bool packets, Deadline deadline) {
 }
 
 Answer Child::receive_packet(Deadline deadline) { return wait(true, deadline); }
-nlohmann::json parse_message(const std::string& text) {
-  constexpr int deepest = 32;
-  bool deep = false;
-  const auto look = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    deep = deep || depth > deepest;
-    return !deep;  // what is false is dropped, so that nothing deep is ever built
-  };
-  nlohmann::json message = nlohmann::json::parse(text, look, false);
-  return deep ? nlohmann::json() : message;
-}
-
 Answer Child::receive_reply(Deadline deadline) { return wait(false, deadline); }
 
 bool Child::has_reply() {

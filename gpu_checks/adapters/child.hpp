@@ -8,7 +8,6 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,9 +58,6 @@ struct Answer {
   enum Kind { given, ended, late } kind = late;
   std::string text;  // given: the answer; ended: how the child ended
 };
-
-// What a child sent; not an object where it is no JSON, or nested more deeply than any message is.
-nlohmann::json parse_message(const std::string& text);
 
 class Child {
  public:

@@ -10,6 +10,7 @@
 
 #include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/adapters/doors.hpp"
+#include "gpu_checks/adapters/reply.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -72,17 +73,19 @@ class Plugin {
       Answer answer = worker_->receive_packet(deadline);
       std::string crash;
       if (answer.kind == Answer::given && answer.text.starts_with('!')) {
-        crash = ": it " + answer.text.substr(1);
+        crash = ": it " + printable(answer.text.substr(1), 120);
         answer = worker_->receive_packet(deadline);
       }
       if (answer.kind == Answer::late) refuse(fmt::format("was not loaded within {} s", patience));
       if (answer.kind == Answer::ended) refuse("its process " + answer.text + " while it was loaded" + crash);
-      const Json part = parse_message(answer.text);
-      if (part.is_object() && part.contains("refused")) refuse(part["refused"].get<std::string>());
-      if (!part.is_object() || !part.contains("kernels"))
-        refuse("its process wrote to a socket that is not its own");
-      for (const Json& kernel : part["kernels"]) announced["kernels"].push_back(kernel);
-      if (part.value("last", true)) return announced;
+      try {
+        const PluginPart part = read_plugin_part(answer.text);
+        if (!part.refused.empty()) refuse(part.refused);
+        for (const Json& kernel : part.kernels) announced["kernels"].push_back(kernel);
+        if (part.last) return announced;
+      } catch (const Misbehaved& fault) {
+        refuse("its process " + fault.what);
+      }
     }
   }
 
@@ -116,44 +119,33 @@ class Plugin {
     Answer answer = worker_->receive_packet(deadline);
     std::string crash;
     if (answer.kind == Answer::given && answer.text.starts_with('!')) {
-      crash = ": it " + answer.text.substr(1);
+      crash = ": it " + printable(answer.text.substr(1), 120);
       answer = worker_->receive_packet(deadline);
     }
-    const Json reply = answer.kind == Answer::given ? parse_message(answer.text) : Json();
-    if (!sent || !reply.is_object()) {
+    const auto ended = [&](const std::string& how) {
       const std::string printed = worker_->printed();
       worker_.reset();
-      if (answer.kind == Answer::late)
-        return failed(fmt::format("did not return within {} s", options_.seconds) + printed);
-      if (answer.kind == Answer::ended) return failed(answer.text + crash + printed);
-      return failed("wrote to a socket that is not its own" + printed);
+      return failed(how + printed);
+    };
+    if (answer.kind == Answer::late)
+      return ended(fmt::format("did not return within {} s", options_.seconds));
+    if (answer.kind == Answer::ended) return ended(answer.text + crash);
+    if (!sent) return ended("wrote to a socket that is not its own");
+    try {
+      PluginReply reply = read_plugin_reply(answer.text);
+      if (reply.broken) worker_.reset();
+      if (reply.result.status != KernelStatus::ok) return std::move(reply.result);
+      return with_outputs(std::move(reply.result), outputs, out);
+    } catch (const Misbehaved& fault) {
+      return ended(fault.what);
     }
-    if (reply.value("broken", false)) worker_.reset();
-    return judge_reply(reply, outputs, out);
   }
 
  private:
-  static KernelResult judge_reply(const Json& reply, const Region& outputs, const MemoryFile& out) {
-    KernelResult result;
-    result.nanoseconds = reply.value("nanoseconds", std::int64_t{0});
-    const std::string said = reply.value("message", ""), fault = reply.value("fault", "");
-    const std::string quoted = said.empty() ? "" : ": " + printable(said, 300);
-    const int status = reply.value("status", -1);
-    const auto failed = [&](const std::string& why) {
-      result.status = KernelStatus::failed, result.message = "the kernel " + why;
-      return result;
-    };
-    if (!fault.empty()) return failed(fault);
+  static KernelResult with_outputs(KernelResult result, const Region& outputs, const MemoryFile& out) {
     const std::vector<std::byte> bytes = out.read(outputs.image().size());
-    if (status == 1) {
-      result.status = KernelStatus::unsupported,
-      result.message = "the kernel says that it does not support this" + quoted;
-      return result;
-    }
-    if (status == 2) return failed("calls its inputs invalid" + quoted);
-    if (status == 3) return failed("says that it failed" + quoted);
-    if (status != 0) return failed(fmt::format("returned {}, which is no attest_status", status) + quoted);
-    if (const std::string wrong = outputs.fault(bytes); !wrong.empty()) return failed(wrong);
+    if (const std::string wrong = outputs.fault(bytes); !wrong.empty())
+      return {KernelStatus::failed, "the kernel " + wrong, {}, result.nanoseconds};
     result.outputs = outputs.values(bytes);
     return result;
   }

@@ -10,6 +10,7 @@
 
 #include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/adapters/doors.hpp"
+#include "gpu_checks/adapters/reply.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/safetensors.hpp"
 
@@ -58,11 +59,6 @@ std::string for_shell(const std::string& command) {
   return simple ? "exec " + command : command;
 }
 
-// A child did what no kernel may: the message says what.
-struct Misbehaved {
-  std::string what;
-};
-
 class Process {
  public:
   Process(std::string command, const DoorOptions& options)
@@ -79,10 +75,7 @@ class Process {
     child_.emplace(std::vector<std::string>{"/bin/sh", "-c", for_shell(command_)}, folder_);
     try {
       child_->write_line(Json{{"attest", 1}, {"hello", true}}.dump(), deadline);
-      const Json reply = receive(deadline, patience, "announced nothing");
-      if (reply.value("attest", Json()) != 1)
-        throw Misbehaved{"speaks another version of the protocol, expected \"attest\": 1"};
-      return reply;
+      return read_hello(receive(deadline, patience, "announced nothing"));
     } catch (const Misbehaved& fault) {
       const std::string printed = child_->printed();
       child_.reset();
@@ -112,14 +105,11 @@ class Process {
   }
 
  private:
-  Json receive(Deadline deadline, double seconds, const char* nothing) {
-    const Answer answer = child_->receive_reply(deadline);
+  std::string receive(Deadline deadline, double seconds, const char* nothing) {
+    Answer answer = child_->receive_reply(deadline);
     if (answer.kind == Answer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
     if (answer.kind == Answer::ended) throw Misbehaved{answer.text};
-    Json reply = parse_message(answer.text);
-    if (!reply.is_object())
-      throw Misbehaved{"answered with what is no JSON object: " + in_quotes(answer.text)};
-    return reply;
+    return std::move(answer.text);
   }
 
   KernelResult call(const Kernel& kernel, const Problem& problem) {
@@ -137,30 +127,10 @@ class Process {
                        {"outputs", out.string()}, {"wanted", wanted},      {"options", options_of(problem)}};
     const Deadline deadline = in_seconds(options_.seconds);
     const bool read = child_->write_line(request.dump(), deadline);
-    const Json reply = receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call");
-    if (const Json number = reply.value("call", Json()); number != calls_)
-      throw Misbehaved{
-          fmt::format("answered call {} when it was asked call {}", printable(number.dump(), 40), calls_)};
+    KernelResult result = read_call_reply(
+        receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call"), calls_);
     if (child_->has_reply()) throw Misbehaved{"answered the call twice"};
-
-    KernelResult result;
-    const Json status = reply.value("status", Json()), said = reply.value("message", Json("")),
-               time = reply.value("nanoseconds", Json(0));
-    if (time.is_number_integer()) result.nanoseconds = time.get<std::int64_t>();
-    result.message = said.is_string() ? printable(said.get<std::string>(), 300) : "";
-    const std::string because = result.message.empty() ? "" : ": " + result.message;
-    if (status == "unsupported") {
-      result.status = KernelStatus::unsupported,
-      result.message = "the process says that it does not support this" + because;
-      return result;
-    }
-    if (status == "failed") {
-      result.status = KernelStatus::failed, result.message = "the process says that it failed" + because;
-      return result;
-    }
-    if (status != "ok")
-      throw Misbehaved{"answered with status " + printable(status.dump(), 60) +
-                       ", expected ok, unsupported or failed"};
+    if (result.status != KernelStatus::ok) return result;
     read_outputs(outputs, out, result);
     return result;
   }
@@ -204,20 +174,6 @@ class Process {
   std::int64_t calls_ = 0;
   std::mutex guard_;
 };
-
-}  // namespace
-
-namespace {
-
-// The SHA-256 of the program that its announcement names; empty where it names none.
-std::string announced_sha256(const Json& announced, const std::string& place) {
-  const Json given = announced.value("sha256", Json(""));
-  const std::string text = given.is_string() ? given.get<std::string>() : given.dump();
-  const bool digits = text.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!text.empty() && (text.size() != 64 || !digits))
-    throw BadInput(place + ": sha256 " + in_quotes(printable(text, 80)) + ": expected 64 hexadecimal digits");
-  return text;
-}
 
 }  // namespace
 

@@ -319,11 +319,12 @@ TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
       {"fails", fail, "says that it failed: out of\\x0amemory"},
       {"is_unsupported", Verdict::not_run, "only on Sundays"},
       {"answers_garbage", fail, "answered with what is no JSON object: \"\\x1b[31m{not json\""},
-      {"answers_deeply", fail, "answered with what is no JSON object"},
       {"answers_a_list", fail, "answered with what is no JSON object"},
       {"answers_unknown_status", fail, "answered with status \"fine\", expected ok, unsupported or failed"},
       {"answers_wrong_types", fail, "answered call [1] when it was asked call 1"},
       {"answers_another_call", fail, "answered call 2 when it was asked call 1"},
+      {"answers_too_deep", fail, "answered with JSON that is nested more than 32 deep"},
+      {"ends_before_it_began", pass, ""},
       {"answers_twice", fail, "answered the call twice"},
   };
   for (const Expected& expected : table) {

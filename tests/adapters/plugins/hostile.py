@@ -117,8 +117,6 @@ def answer(request):
         return say({"call": call, "status": "unsupported", "message": "only on Sundays"})
     if how == "answers_garbage":
         return say("\x1b[31m{not json")
-    if how == "answers_deeply":
-        return say('{"call": ' + str(call) + ', "status": ' + "[" * 200000 + "]" * 200000 + "}")
     if how == "answers_a_list":
         return say("[1, 2]")
     if how == "answers_unknown_status":
@@ -128,7 +126,11 @@ def answer(request):
     if how == "answers_another_call":
         compute(request)
         return say({"call": call + 1, "status": "ok"})
+    if how == "answers_too_deep":
+        return say('{"call": ' + "[" * 400000 + "]" * 400000 + "}")
     compute(request)
+    if how == "ends_before_it_began":
+        return say({"call": call, "status": "ok", "nanoseconds": -5})
     if how == "answers_late_once" and call == 1:
         time.sleep(3)
     reply = {"call": call, "status": "ok", "nanoseconds": 5}
