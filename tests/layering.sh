@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # layering.sh ROOT: refuses every include that points to a later layer, to no layer, or to Boost outside reference/numeric.
 # Layers: numeric, tensor, operators, forms, metrics, cases, {proofs, gpu_checks}, fuzz, reports, cli. Tests may include them all;
+# fuzz/targets, programs of their own like the tests, all but the tests.
 # tests/package/example is a project of somebody else.
 set -euo pipefail
 cd "${1:?usage: layering.sh ROOT}"
@@ -15,13 +16,13 @@ done
   --include='*.cu' --include='*.cuh' --include='*.inc' --exclude-dir=example "${folders[@]}" || true; } | awk '
 BEGIN {
   split("reference/numeric reference/tensor reference/operators reference/forms reference/metrics reference/cases " \
-        "proofs fuzz reports cli", order, " ")
+        "proofs fuzz reports cli fuzz/targets", order, " ")
   for (i in order) rank[order[i]] = i + 0
   rank["gpu_checks"] = rank["proofs"]
 }
 function layer(path,   parts) {
   split(path, parts, "/")
-  return parts[1] == "reference" ? parts[1] "/" parts[2] : parts[1]
+  return parts[1] == "reference" || path ~ /^fuzz\/targets\// ? parts[1] "/" parts[2] : parts[1]
 }
 function refuse(why) {
   print file ":" line ": " why

@@ -103,7 +103,4 @@ FuzzOutcome examine(std::span<const std::byte> bytes) {
   return outcome;
 }
 
-// The body of a coverage-guided target: aborts on a fault.
-int fuzz_safetensors(const std::uint8_t* bytes, std::size_t size);
-
 }  // namespace attest

@@ -1,15 +1,11 @@
-#include "tests/tensor/fuzz_safetensors.hpp"
+// Bytes as a safetensors file: examine_safetensors.hpp says what must hold.
+#include <span>
 
-#include <cstdio>
-#include <cstdlib>
+#include "fuzz/targets/examine_safetensors.hpp"
+#include "fuzz/targets/target.hpp"
 
-namespace attest {
-
-int fuzz_safetensors(const std::uint8_t* bytes, std::size_t size) {
-  const FuzzOutcome outcome = examine<SafetensorsFile>(std::as_bytes(std::span(bytes, size)));
-  if (outcome.fault.empty()) return 0;
-  std::fprintf(stderr, "safetensors: %s\n", outcome.fault.c_str());
-  std::abort();
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  const auto outcome = attest::examine<attest::SafetensorsFile>(std::as_bytes(std::span(bytes, size)));
+  attest::require(outcome.fault.empty(), "safetensors: " + outcome.fault);
+  return 0;
 }
-
-}  // namespace attest

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/tensor/fuzz_safetensors.hpp"
+#include "fuzz/targets/examine_safetensors.hpp"
 #include "tests/tensor/safetensors_mutator.hpp"
 #include "tests/tensor/safetensors_text.hpp"
 
@@ -246,13 +246,6 @@ TEST(SafetensorsFuzz, MakesTheSameInputAgainFromItsNumber) {
   std::size_t same = 0;
   for (std::uint64_t i = 0; i < 50; ++i) same += one.make(i) == different.make(i);
   EXPECT_LT(same, 25u);
-}
-
-TEST(SafetensorsFuzz, OffersTheSameCheckToACoverageGuidedFuzzer) {
-  for (const auto& file : valid_files()) {
-    EXPECT_EQ(fuzz_safetensors(reinterpret_cast<const std::uint8_t*>(file.data()), file.size()), 0);
-  }
-  EXPECT_EQ(fuzz_safetensors(nullptr, 0), 0);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fuzz/targets/mutator.hpp"
+
 namespace attest {
 
 class SafetensorsMutator {
@@ -14,13 +16,8 @@ class SafetensorsMutator {
   std::vector<std::byte> make(std::uint64_t index);
 
  private:
-  struct Parts;
-  std::uint64_t draw(std::uint64_t below);
-  void edit(Parts& parts);
-  void edit_number(Parts& parts);
-
   std::vector<std::vector<std::byte>> valid_files_;
-  std::uint64_t seed_, state_ = 0;
+  Mutator mutator_;
 };
 
 }  // namespace attest
