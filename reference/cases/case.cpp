@@ -65,6 +65,7 @@ std::string names(const std::vector<RecipeInfo>& list) {
 
 std::string unescape(const Token& token) {
   std::string path;
+  if (token.value.find('\0') != token.value.npos) token.refuse("a path without a zero byte");
   for (std::size_t i = 0; i < token.value.size(); ++i) {
     if (token.value[i] != '%') {
       path += token.value[i];

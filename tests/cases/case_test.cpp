@@ -46,6 +46,15 @@ TEST(Case, KeepsSpecialCharactersOfAPath) {
   EXPECT_EQ(parse_case(to_text(c)).input, c.input);
 }
 
+TEST(Case, RefusesAZeroByteInAPathHoweverItIsWritten) {
+  const std::string_view raw("delta input=a\0b", 15);
+  EXPECT_THROW(parse_case(raw), BadInput);
+  EXPECT_THROW(parse_case("delta input=a%00b"), BadInput);
+  EXPECT_EQ(parse_case("delta input=a%01b").input,
+            "a\x01"
+            "b");
+}
+
 TEST(Case, NamesTheTokenThatIsWrongAndWhatWasExpected) {
   const std::pair<const char*, std::vector<const char*>> lines[] = {
       {"", {"an operator"}},
