@@ -17,7 +17,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
-#include "gpu_checks/mutants/kill_matrix.hpp"
+#include "gpu_checks/mutants/kill_matrix_json.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
@@ -108,6 +108,12 @@ RunIdentity identity_of(const std::vector<const Kernel*>& kernels, std::uint64_t
   return {invoked_command_without("--resume"), seed, version, sha256(cases)};
 }
 
+std::string mutants_sha256(const std::vector<const Mutant*>& mutants) {
+  std::string text;
+  for (const Mutant* mutant : mutants) text += kernel_identity(mutant->kernel);
+  return sha256(text);
+}
+
 const auto started = std::chrono::steady_clock::now();
 
 // On a terminal: "7 of 60, about 12 s left".
@@ -163,6 +169,11 @@ std::uint64_t seed_of_run(const std::optional<std::uint64_t>& given, bool resume
   return drawn_seed();
 }
 
+Shard shard_of_run(const Shard& shard, Index cases, const std::string& version,
+                   const std::string& cases_sha256) {
+  return {shard.index, shard.of, cases, invoked_command_of_all_shards(), version, cases_sha256};
+}
+
 std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns) {
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   return fmt::format(
@@ -171,18 +182,30 @@ std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::i
       seconds(overhead_ns));
 }
 
-int check_battery(const BatteryArguments& arguments, const Run& run, const std::string& version) {
+int check_battery(const BatteryArguments& arguments, const Run& described, const std::string& version) {
   refuse_unknown_check(arguments.check);
   const std::uint64_t seed = seed_of_run(arguments.seed, arguments.resume, arguments.output);
-  const auto kernels = find_kernels(arguments.kernel, arguments.op);
-  if (kernels.empty())
+  const auto all = find_kernels(arguments.kernel, arguments.op);
+  if (all.empty())
     throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel) + " --operator " +
                    in_quotes(arguments.op) + ", expected globs such as cpu.hla2.*");
+  const RunIdentity identity = identity_of(all, seed, version);
+  Run run = described;
+  run.seed = seed;
+  if (arguments.shard)
+    run.shard =
+        shard_of_run(*arguments.shard, static_cast<Index>(all.size()), version, identity.cases_sha256);
+  std::vector<const Kernel*> kernels;
+  std::vector<Index> numbers;  // of the kernels, among all
+  for (Index i = 0; i < static_cast<Index>(all.size()); ++i)
+    if (!run.shard || run.shard->holds(i))
+      kernels.push_back(all[static_cast<std::size_t>(i)]), numbers.push_back(i);
+  if (run.shard)
+    std::cout << fmt::format("shard {}: {} of {} kernels\n", to_text(*run.shard), kernels.size(), all.size());
   std::optional<RecordJournal> journal;
   if (!arguments.output.empty()) {
     make_folder(arguments.output);
-    journal.emplace(std::filesystem::path(arguments.output) / journal_name,
-                    identity_of(kernels, seed, version), arguments.resume);
+    journal.emplace(std::filesystem::path(arguments.output) / journal_name, identity, arguments.resume);
   }
   std::vector<std::optional<CaseRecord>> found(kernels.size());
   std::size_t known = 0, next = 0;
@@ -216,6 +239,7 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
     };
     CaseRecord record = to_record(context, run_battery(context, arguments.check, threads_each, check_done),
                                   invoked_program());
+    if (run.shard) record.index = numbers[at];
     const std::lock_guard lock(guard);
     if (journal) journal->add(static_cast<Index>(at), record);
     found[at] = std::move(record);
@@ -238,11 +262,7 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
       counts[Verdict::undecided], counts[Verdict::not_run],
       arguments.effort == Effort::quick ? "quick," : "full,", seed);
   std::cout << times_text(oracle_cache(), kernel_ns, overhead_ns) << '\n';
-  if (!arguments.output.empty()) {
-    Run with_seed = run;
-    with_seed.seed = seed;
-    write_records(arguments.output, with_seed, records);
-  }
+  if (!arguments.output.empty()) write_records(arguments.output, run, records);
   if (!arguments.json.empty())
     write_file_atomically(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");
   if (counts[Verdict::fail] > 0) return exit_failed;
@@ -250,27 +270,44 @@ int check_battery(const BatteryArguments& arguments, const Run& run, const std::
   return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;
 }
 
-int check_mutants(const BatteryArguments& arguments) {
-  if (find_mutants(arguments.kernel).empty())
+int check_mutants(const BatteryArguments& arguments, const std::string& version) {
+  const std::vector<const Mutant*> all = find_mutants(arguments.kernel);
+  if (all.empty())
     throw BadInput("no mutant matches --kernel " + in_quotes(arguments.kernel) +
                    fmt::format(", expected a glob such as mutant.hla2.*; there are mutants of {}",
                                fmt::join(production_operators(), ", ")));
   if (!arguments.output.empty()) make_folder(arguments.output);  // before the minutes that follow
   const std::uint64_t seed = arguments.seed ? *arguments.seed : drawn_seed();
+  std::vector<const Mutant*> chosen;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!arguments.shard || arguments.shard->holds(static_cast<Index>(i))) chosen.push_back(all[i]);
+  if (arguments.shard)
+    std::cout << fmt::format("shard {}: {} of {} mutants\n", to_text(*arguments.shard), chosen.size(),
+                             all.size());
   const KillMatrix matrix =
-      kill_matrix(arguments.kernel, arguments.effort, seed, threads_of(arguments.threads), show_progress);
+      kill_matrix(chosen, arguments.effort, seed, threads_of(arguments.threads), show_progress);
   end_progress();
   std::cout << matrix_text(matrix);
   if (!arguments.output.empty()) {
+    nlohmann::ordered_json document = matrix_json(matrix);
+    if (arguments.shard)
+      document["shard"] = to_json(
+          shard_of_run(*arguments.shard, static_cast<Index>(all.size()), version, mutants_sha256(all)));
+    write_file_atomically(std::filesystem::path(arguments.output) / kill_matrix_name,
+                          document.dump(1) + "\n");
     const auto path = std::filesystem::path(arguments.output) / "kill_matrix.md";
     write_file_atomically(path, matrix_markdown(matrix));
     const auto page = std::filesystem::path(arguments.output) / "index.html";
     write_file_atomically(page, render_kill_page(to_table(matrix)));
     std::cout << "matrix: " << path.string() << "\npage:   " << page.string() << '\n';
   }
+  return exit_code_of(matrix);
+}
+
+int exit_code_of(const KillMatrix& matrix) {
   for (const MatrixRow& row : matrix.rows)
     if (!row.killed() && equivalent_because(*row.mutant).empty()) return exit_failed;
-  return exit_passed;
+  return matrix.rows.empty() ? exit_nothing_ran : exit_passed;
 }
 
 }  // namespace attest

@@ -23,6 +23,7 @@
 #include "cli/commands.hpp"
 #include "cli/doors.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/oracle/oracle_cache.hpp"
 #include "reference/cases/checksum.hpp"
@@ -45,9 +46,8 @@ struct Arguments {
   int threads = 0;
   std::string check;
   bool battery = false, quick = false, full = false, mutants = false, resume = false;
+  std::optional<Shard> shard;
 };
-
-std::string program_version() { return ATTEST_VERSION " (" ATTEST_COMMIT ")"; }
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -164,7 +164,7 @@ void add_shape(const std::string& shape, std::optional<std::uint64_t> seed, std:
   if (!drawn.drawn())
     throw BadInput("--shape " + in_quotes(shape) + ": input= is read, expected --input FILE or --case");
   if (!given(keys, "seed"))
-    drawn.seed = seed.value_or(fresh);
+    require_seed(arguments.shard, seed), drawn.seed = seed.value_or(fresh);
   else if (seed && *seed != drawn.seed)
     throw BadInput(fmt::format("--shape {}: seed={} beside --seed {}, expected one seed", in_quotes(shape),
                                drawn.seed, *seed));
@@ -216,8 +216,9 @@ void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
 Run describe_run(std::optional<std::uint64_t> seed) {
   Run run;
   run.command = invoked_command_without("--resume"), run.seed = seed;
-  run.commit = ATTEST_COMMIT, run.compiler = ATTEST_COMPILER, run.flags = ATTEST_COMPILE_FLAGS;
-  run.libraries = {{"attest", ATTEST_VERSION}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
+  const BuildFacts& build = build_facts();
+  run.commit = build.commit, run.compiler = build.compiler, run.flags = build.flags;
+  run.libraries = {{"attest", build.version}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
   run.started = now();
   return run;
 }
@@ -277,6 +278,31 @@ std::string input_text(const std::string& case_line) {
   return text;
 }
 
+// The cases of a run, in the order of their records: those left out, then those with an index. Which of them are in a
+// shard: whole groups that share an evaluation of the oracle, so that each is made once.
+class Share {
+ public:
+  Share(const std::optional<Shard>& shard, const Plan& plan)
+      : shard_(shard), left_out_(static_cast<Index>(plan.left_out.size())) {
+    if (shard) groups_ = oracle_groups(plan.sources);
+    cases_ = left_out_ + case_count(plan.sources);
+    for (Index i = 0; i < cases_; ++i) own_ += i < left_out_ ? holds_left_out(i) : holds(i - left_out_);
+  }
+  bool holds_left_out(Index index) const { return !shard_ || shard_->holds(index); }
+  bool holds(Index index) const { return !shard_ || shard_->holds(groups_[static_cast<std::size_t>(index)]); }
+  std::optional<std::int64_t> record_index(Index among_all) const {
+    return shard_ ? std::optional<std::int64_t>(among_all) : std::nullopt;
+  }
+  Index left_out() const { return left_out_; }
+  Index cases() const { return cases_; }
+  Index own() const { return own_; }
+
+ private:
+  std::optional<Shard> shard_;
+  Index left_out_ = 0, cases_ = 0, own_ = 0;
+  std::vector<Index> groups_;
+};
+
 // Which run this is, for --resume.
 RunIdentity identity_of(const Plan& plan, std::uint64_t seed) {
   std::string cases;
@@ -284,6 +310,8 @@ RunIdentity identity_of(const Plan& plan, std::uint64_t seed) {
     cases += to_text(source.input) + '\n' + fmt::format("{}\n", fmt::join(source.lengths, " "));
     for (const Kernel* k : source.kernels) cases += kernel_identity(*k);
   }
+  for (const Checked& checked : plan.left_out)
+    cases += to_text(checked.input) + '\n' + kernel_identity(*checked.kernel);
   return {invoked_command_without("--resume"), seed, program_version(), sha256(cases)};
 }
 
@@ -291,8 +319,12 @@ RunIdentity identity_of(const Plan& plan, std::uint64_t seed) {
 // case no more is kept in memory than what the terminal still has to say; the journal has the rest.
 class Outputs {
  public:
-  Outputs(const Arguments& arguments, const Plan& plan, std::uint64_t seed) : seeds_(plan.seeds) {
+  Outputs(const Arguments& arguments, const Plan& plan, std::uint64_t seed)
+      : seeds_(plan.seeds), share_(arguments.shard, plan) {
     run_ = describe_run(plan.seed());
+    const RunIdentity identity = identity_of(plan, seed);
+    if (arguments.shard)
+      run_.shard = shard_of_run(*arguments.shard, share_.cases(), identity.version, identity.cases_sha256);
     for (const CheckSource& source : plan.sources) inputs_.insert(input_text(to_text(source.input)));
     for (const std::string& input : arguments.inputs)
       refuse_same_file("--json", arguments.json, "--input", input);
@@ -307,8 +339,7 @@ class Outputs {
     }
     page_ = std::make_unique<AtomicFile>(*folder_ / "index.html");
     writer_ = std::make_unique<RecordWriter>(*folder_ / "records.jsonl", run_);
-    journal_ =
-        std::make_unique<RecordJournal>(*folder_ / journal_name, identity_of(plan, seed), arguments.resume);
+    journal_ = std::make_unique<RecordJournal>(*folder_ / journal_name, identity, arguments.resume);
     known_.resize(static_cast<std::size_t>(case_count(plan.sources)));
     for (std::size_t i = 0; i < known_.size(); ++i) known_[i] = journal_->holds(static_cast<Index>(i));
     resumed_ = arguments.resume;
@@ -316,23 +347,32 @@ class Outputs {
 
   // After what was left out: what an earlier run has found.
   void start() {
+    if (run_.shard)
+      std::cout << fmt::format("shard {}: {} of {} cases\n", to_text(*run_.shard), share_.own(),
+                               share_.cases());
     if (resumed_)
       std::cout << fmt::format("resumed: {} of {} cases were checked before\n",
-                               std::count(known_.begin(), known_.end(), true), known_.size());
+                               std::count(known_.begin(), known_.end(), true), share_.own() - left_out_own_);
     drain();
   }
 
-  // Whether the journal of an earlier run holds the case.
-  bool known(Index index) const { return !known_.empty() && known_[static_cast<std::size_t>(index)]; }
+  // Whether the case is another shard's, or the journal of an earlier run holds it.
+  bool known(Index index) const {
+    return !share_.holds(index) || (!known_.empty() && known_[static_cast<std::size_t>(index)]);
+  }
 
-  // A case that was not among those with an index.
-  void add_left_out(const Checked& checked) {
+  // A case that was not among those with an index, number `at` of them.
+  void add_left_out(Index at, const Checked& checked) {
+    if (!share_.holds_left_out(at)) return;
+    ++left_out_own_;
     left_out_.push_back(to_record(checked, invoked_program()));
+    left_out_.back().index = share_.record_index(at);
     show(left_out_.back());
   }
 
   void add(Index index, const Checked& checked) {
     CaseRecord record = to_record(checked, invoked_program());
+    record.index = share_.record_index(share_.left_out() + index);
     if (journal_)
       journal_->add(index, record);
     else
@@ -364,7 +404,8 @@ class Outputs {
  private:
   // Cases whose turn has come, in the order of their indices.
   void drain() {
-    for (;; ++next_) {
+    for (; share_.left_out() + next_ < share_.cases(); ++next_) {
+      if (!share_.holds(next_)) continue;
       if (journal_) {
         if (!journal_->holds(next_)) return;
         show(journal_->read(next_));
@@ -497,6 +538,7 @@ class Outputs {
     const std::size_t points =
         std::clamp<std::size_t>(200'000 / std::max<std::size_t>(total, 1), 16, curve_limit);
     for (Index i = 0; i < static_cast<Index>(known_.size()); ++i) {
+      if (!share_.holds(i)) continue;
       CaseRecord record = journal_->read(i);
       record.curve = thin_curve(record.curve, points);
       if (total > 1000 && record.worst.size() > 1) record.worst.resize(1);
@@ -527,17 +569,19 @@ class Outputs {
                             {"suspect", counts_.suspect}, {"undecided", counts_.undecided},
                             {"not_run", counts_.not_run}, {"kernels", kernels_}};
     if (run_.seed) document["seed"] = *run_.seed;
+    if (run_.shard) document["shard"] = to_text(*run_.shard);
     return document;
   }
 
   std::set<std::uint64_t> seeds_;
+  Share share_;
   std::set<std::string> inputs_;
   Run run_;
   End counts_;
   std::vector<bool> known_;
   std::vector<CaseRecord> left_out_, line_;
   std::map<Index, CaseRecord> waiting_;  // without a journal: finished, and their turn has not come
-  Index next_ = 0;
+  Index next_ = 0, left_out_own_ = 0;
   bool header_printed_ = false, resumed_ = false;
   std::string last_input_;
   std::map<std::string, End> by_operator_;
@@ -616,8 +660,10 @@ std::optional<int> run_battery_modes(const Arguments& arguments) {
                                  arguments.seed,
                                  arguments.full ? Effort::full : Effort::quick,
                                  arguments.threads,
-                                 arguments.resume};
-  if (arguments.mutants) return check_mutants(battery);
+                                 arguments.resume,
+                                 arguments.shard};
+  require_seed(arguments.shard, arguments.seed);
+  if (arguments.mutants) return check_mutants(battery, program_version());
   return check_battery(battery, describe_run(arguments.seed), program_version());
 }
 
@@ -635,7 +681,8 @@ int run_check(const Arguments& arguments) {
   const std::uint64_t seed = seed_of_run(arguments.seed, arguments.resume, arguments.output);
   const Plan plan = plan_of(arguments, seed);
   Outputs outputs(arguments, plan, seed);
-  for (const Checked& checked : plan.left_out) outputs.add_left_out(checked);
+  for (std::size_t i = 0; i < plan.left_out.size(); ++i)
+    outputs.add_left_out(static_cast<Index>(i), plan.left_out[i]);
   outputs.start();
   Progress progress;
   CheckListener listener;
@@ -700,6 +747,8 @@ void add_check(CLI::App& app, int& exit_code) {
       "--resume", arguments->resume,
       "continues a run into --output's folder that was killed: the same command with --resume added");
   add_path(command, "--json", arguments->json, "also write the verdicts to this file");
+  add_shard(command, arguments->shard,
+            "the cases, or with --battery the kernels, with --mutants the mutants");
   add_threads(command, arguments->threads);
   command->footer(
       std::string(exit_codes) +

@@ -24,6 +24,7 @@ void add_prove(CLI::App& app, int& exit_code);
 void add_reference(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
+void add_merge(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_identify(CLI::App& app, int& exit_code);
 

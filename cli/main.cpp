@@ -54,6 +54,7 @@ int run_program(int argc, const char* const* argv) {
   add_reference(app, exit_code);
   add_check(app, exit_code);
   add_report(app, exit_code);
+  add_merge(app, exit_code);
   add_compare(app, exit_code);
   add_identify(app, exit_code);
   try {

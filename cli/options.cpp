@@ -76,6 +76,19 @@ CLI::Option* add_path(CLI::App* command, const std::string& name, std::string& p
       ->type_name("PATH");
 }
 
+CLI::Option* add_shard(CLI::App* command, std::optional<Shard>& shard, const std::string& of_what) {
+  return command
+      ->add_option_function<std::string>(
+          "--shard", [&shard](const std::string& text) { shard = parse_shard(text); },
+          "part I of N of " + of_what + ", the same ones every time; attest merge joins the parts")
+      ->type_name("I/N");
+}
+
+void require_seed(const std::optional<Shard>& shard, const std::optional<std::uint64_t>& seed) {
+  if (shard && !seed)
+    throw BadInput("--shard " + to_text(*shard) + ": expected --seed N beside it, the same of every shard");
+}
+
 void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,
                       const std::string& other) {
   std::error_code missing;
@@ -98,6 +111,21 @@ std::string invoked_command_without(const std::string& flag) {
   std::string text = program_text;
   for (const std::string& word : argument_list)
     if (word != flag) text += ' ' + shell_word(word);
+  return text;
+}
+
+std::string invoked_command_of_all_shards() {
+  constexpr std::string_view with_value[] = {"--shard", "--output", "--json", "--threads"};
+  std::string text = program_text;
+  for (std::size_t i = 0; i < argument_list.size(); ++i) {
+    const std::string& word = argument_list[i];
+    const auto names = [&](std::string_view option) { return word == option; };
+    const auto holds = [&](std::string_view option) { return word.starts_with(std::string(option) + '='); };
+    if (std::ranges::any_of(with_value, names))
+      ++i;
+    else if (word != "--resume" && std::ranges::none_of(with_value, holds))
+      text += ' ' + shell_word(word);
+  }
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "reference/cases/drawn_seed.hpp"
 #include "reference/tensor/problem.hpp"
+#include "reports/shard.hpp"
 
 namespace attest {
 
@@ -20,6 +21,11 @@ CLI::Option* add_seed(CLI::App* command, std::optional<std::uint64_t>& seed, con
 CLI::Option* add_path(CLI::App* command, const std::string& name, std::string& path,
                       const std::string& description);
 
+// --shard I/N: part I of N of the run.
+CLI::Option* add_shard(CLI::App* command, std::optional<Shard>& shard, const std::string& of_what);
+// Parts that draw seeds of their own are no parts of one run.
+void require_seed(const std::optional<Shard>& shard, const std::optional<std::uint64_t>& seed);
+
 // Two names of one file would have the second writer destroy what the first one holds.
 void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,
                       const std::string& other);
@@ -29,6 +35,8 @@ void set_invocation(int argc, const char* const* argv);
 const std::string& invoked_program();
 const std::string& invoked_command();
 std::string invoked_command_without(const std::string& flag);
+// Without --shard and what says only where results go and how many threads there are: the same of all shards of a run.
+std::string invoked_command_of_all_shards();
 
 // "attest: note: ..." on stderr, every text once.
 void note(const std::string& text);

@@ -6,8 +6,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
+#include "gpu_checks/adapters/sha256.hpp"
 #include "proofs/ledger.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -21,6 +24,7 @@ struct Arguments {
   int threads = 0;
   std::optional<std::uint64_t> seed;
   bool controls = false, list = false;
+  std::optional<Shard> shard;
   std::string json;
 };
 
@@ -99,12 +103,32 @@ int exit_code_of(const std::vector<Entry>& entries) {
     for (const auto& control : entry.controls)
       if (control.decision.verdict != Finding::refuted) return exit_failed;
   }
-  return exit_passed;
+  return entries.empty() ? exit_nothing_ran : exit_passed;
 }
 
-int prove(const Arguments& arguments) {
-  const auto claims = chosen(arguments.globs);
-  if (arguments.list) return list_claims(claims, arguments.json);
+// The claims of a shard, and what it says about them; all of them where there is none.
+std::vector<const Claim*> of_shard(const std::vector<const Claim*>& all, std::optional<Shard>& shard) {
+  if (!shard) return all;
+  std::vector<const Claim*> own;
+  std::string statements;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    statements += all[i]->id + '\t' + all[i]->statement.text + '\n';
+    if (shard->holds(static_cast<Index>(i))) own.push_back(all[i]);
+  }
+  shard = shard_of_run(*shard, static_cast<Index>(all.size()), program_version(), sha256(statements));
+  return own;
+}
+
+int prove(Arguments arguments) {
+  const auto all = chosen(arguments.globs);
+  if (arguments.list && arguments.shard)
+    throw BadInput("--shard: a list is not split, expected no --list beside it");
+  if (arguments.list) return list_claims(all, arguments.json);
+  require_seed(arguments.shard, arguments.seed);
+  const auto claims = of_shard(all, arguments.shard);
+  if (arguments.shard)
+    std::cout << fmt::format("shard {}: {} of {} claims\n", to_text(*arguments.shard), claims.size(),
+                             all.size());
   LedgerOptions options;
   options.seed = arguments.seed ? *arguments.seed : drawn_seed();
   options.trials = static_cast<int>(arguments.trials), options.threads = arguments.threads,
@@ -126,7 +150,9 @@ int prove(const Arguments& arguments) {
   const auto entries = decide_claims(claims, options);
   if (watched) std::cerr << "\r\033[K" << std::flush;
   if (file) {
-    file->write(ledger_json(entries, options.seed).dump(1) + "\n");
+    nlohmann::ordered_json document = ledger_json(entries, options.seed);
+    if (arguments.shard) document["shard"] = to_json(*arguments.shard);
+    file->write(document.dump(1) + "\n");
     file->commit();
   }
   std::cout << table(entries) << totals(entries, elapsed());
@@ -146,6 +172,7 @@ void add_prove(CLI::App& app, int& exit_code) {
   add_seed(command, arguments->seed, "seed of the random instances; drawn and printed by default");
   add_path(command, "--json", arguments->json, "write the ledger, or with --list the list, to this file");
   add_threads(command, arguments->threads);
+  add_shard(command, arguments->shard, "the claims");
   command->add_flag("--controls", arguments->controls,
                     "decide the broken twin of every claim too: each must be refuted");
   command->add_flag("--list", arguments->list, "print ids and statements, decide nothing");

@@ -499,6 +499,16 @@ void add_jobs(const CheckSource& source, Index first_index, const CheckListener&
   }
 }
 
+std::vector<Job> jobs_of(const std::vector<CheckSource>& sources, const CheckListener& listener) {
+  std::vector<Job> jobs;
+  Index total = 0;
+  for (const CheckSource& source : sources) {
+    add_jobs(source, total, listener, jobs);
+    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
+  }
+  return jobs;
+}
+
 // Hands results over, in order where it is asked for.
 class Sequencer {
  public:
@@ -553,17 +563,21 @@ Index case_count(const std::vector<CheckSource>& sources) {
   return total;
 }
 
+std::vector<Index> oracle_groups(const std::vector<CheckSource>& sources) {
+  std::vector<Index> groups(static_cast<std::size_t>(case_count(sources)));
+  const std::vector<Job> jobs = jobs_of(sources, {});
+  for (std::size_t j = 0; j < jobs.size(); ++j)
+    for (const auto& [kernel, indices] : jobs[j].kernels)
+      for (const Index index : indices) groups[static_cast<std::size_t>(index)] = static_cast<Index>(j);
+  return groups;
+}
+
 void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener) {
   std::string without;
   use_certified_engine(gpu_engine(without), gpu_oracle_tokens);
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<Job> jobs;
-  Index total = 0;
-  for (const CheckSource& source : sources) {
-    add_jobs(source, total, listener, jobs);
-    total += static_cast<Index>(source.kernels.size() * source.lengths.size());
-  }
-  Sequencer sequencer(total, listener);
+  const std::vector<Job> jobs = jobs_of(sources, listener);
+  Sequencer sequencer(case_count(sources), listener);
   const int oracle_threads = jobs.empty() ? 1 : std::max(1, threads / static_cast<int>(jobs.size()));
   for_each_parallel(static_cast<Index>(jobs.size()), threads,
                     [&](Index i) { perform(jobs[static_cast<std::size_t>(i)], oracle_threads, sequencer); });

@@ -70,6 +70,8 @@ struct CheckListener {
 // What a case gives depends on its input and its kernel alone, neither on the threads nor on the other cases.
 void check(const std::vector<CheckSource>& sources, int threads, const CheckListener& listener);
 Index case_count(const std::vector<CheckSource>& sources);
+// For every index, a number that cases share which share an evaluation of the oracle.
+std::vector<Index> oracle_groups(const std::vector<CheckSource>& sources);
 
 // The single check: one kernel, one case.
 Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem);

@@ -10,6 +10,8 @@ void add_fact(std::string& facts, const std::string& fact) {
   facts += (facts.empty() ? "" : "; ") + fact;
 }
 
+}  // namespace
+
 void add_run(Run& all, const Run& run) {
   for (std::string Run::*fact :
        {&Run::command, &Run::commit, &Run::compiler, &Run::flags, &Run::gpu, &Run::driver, &Run::started})
@@ -17,8 +19,6 @@ void add_run(Run& all, const Run& run) {
   for (const auto& [name, version] : run.libraries) add_fact(all.libraries[name], version);
   if (all.seed != run.seed) all.seed.reset();
 }
-
-}  // namespace
 
 std::filesystem::path records_at(const std::filesystem::path& path) {
   std::error_code none;

@@ -22,6 +22,9 @@ struct MergedRecords {
 // The records at a path: of a folder that `attest check --output` made, its records.jsonl; else the path itself.
 std::filesystem::path records_at(const std::filesystem::path& path);
 
+// Facts of a run beside those that are there; the seed stays where it is the same.
+void add_run(Run& all, const Run& run);
+
 // Facts of the runs that differ stand beside one another, separated by "; ". Unfinished runs are accepted, and the whole
 // is unfinished if one of them is. Throws BadInput as read_records.
 MergedRecords read_merged(const std::vector<std::filesystem::path>& paths);

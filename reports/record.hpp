@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "reference/metrics/verdict.hpp"
+#include "reports/shard.hpp"
 
 namespace attest {
 
@@ -34,6 +35,7 @@ struct Run {
   std::string driver;                            // empty: none
   std::map<std::string, std::string> libraries;  // name -> version
   std::string started;                           // ISO 8601
+  std::optional<Shard> shard = {};               // none: the whole run
 };
 
 struct KernelId {
@@ -138,6 +140,8 @@ struct CaseRecord {
       plain;  // tensor -> figures of the plain low-precision evaluation of the same case
   std::map<std::string, double>
       stages;  // stage -> its share of the bound, summing to about 1 (S·C and G apart)
+
+  std::optional<std::int64_t> index = {};  // of a shard: which case of the whole run this is, from 0
 };
 
 struct End {

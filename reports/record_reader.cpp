@@ -65,6 +65,8 @@ class Node {
     return value_->get<std::uint64_t>();
   }
 
+  Shard shard() const { return read_shard(*value_, fmt::format("{}: {}", file_line_, path_)); }
+
   double number() const {
     if (!value_->is_string()) refuse("expected a hex-float string such as \"0x1.8p+1\"");
     const auto number = from_hex_float(value_->get_ref<const std::string&>());
@@ -244,7 +246,7 @@ void read_page_members(const Node& node, CaseRecord& r) {
 CaseRecord case_record(const Node& node) {
   node.members({"case", "kernel", "verdict", "reason"},
                {"checks", "error", "locate", "oracle", "time", "tokens", "curve", "magnitude", "worst",
-                "plain", "stages"});
+                "plain", "stages", "index"});
   CaseRecord r;
   r.case_line = node.at("case").text();
   r.kernel = kernel(node.at("kernel"));
@@ -252,6 +254,7 @@ CaseRecord case_record(const Node& node) {
   r.reason = node.at("reason").text();
   read_measurements(node, r);
   read_page_members(node, r);
+  if (node.has("index")) r.index = node.at("index").count();
   return r;
 }
 
@@ -262,7 +265,8 @@ Run run_line(const Node& node) {
     node.refuse(fmt::format("expected schema {}, found {}", records_schema, in_quotes(schema)));
   node.members({"schema", "run"});
   const Node r = node.at("run");
-  r.members({"command", "commit", "compiler", "flags", "gpu", "driver", "libraries", "started"}, {"seed"});
+  r.members({"command", "commit", "compiler", "flags", "gpu", "driver", "libraries", "started"},
+            {"seed", "shard"});
   Run run;
   run.command = r.at("command").text();
   if (r.has("seed")) run.seed = r.at("seed").seed();
@@ -273,6 +277,7 @@ Run run_line(const Node& node) {
   run.driver = r.at("driver").text();
   r.at("libraries").each_member([&](const auto& name, const Node& v) { run.libraries[name] = v.text(); });
   run.started = r.at("started").text();
+  if (r.has("shard")) run.shard = r.at("shard").shard();
   return run;
 }
 

@@ -124,6 +124,7 @@ std::string to_json_line(const Run& run) {
   json["driver"] = run.driver;
   json["libraries"] = run.libraries;
   json["started"] = run.started;
+  if (run.shard) json["shard"] = to_json(*run.shard);
   return dump({{"schema", records_schema}, {"run", std::move(json)}});
 }
 
@@ -142,6 +143,7 @@ std::string to_json_line(const CaseRecord& r) {
     json["time"] = {
         {"kernel_ns", r.time->kernel_ns}, {"oracle_ns", r.time->oracle_ns}, {"total_ns", r.time->total_ns}};
   put_page_members(json, r);
+  if (r.index) json["index"] = *r.index;
   return dump(json);
 }
 

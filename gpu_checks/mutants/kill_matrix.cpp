@@ -137,7 +137,11 @@ std::vector<const Mutant*> find_mutants(std::string_view glob) {
 
 KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed, int threads,
                        const std::function<void(Index, Index)>& progress) {
-  const std::vector<const Mutant*> chosen = find_mutants(glob);
+  return kill_matrix(find_mutants(glob), effort, seed, threads, progress);
+}
+
+KillMatrix kill_matrix(const std::vector<const Mutant*>& chosen, Effort effort, std::uint64_t seed,
+                       int threads, const std::function<void(Index, Index)>& progress) {
   KillMatrix matrix{std::vector<MatrixRow>(chosen.size()), effort, seed};
   std::mutex guard;
   Index done = 0;

@@ -35,7 +35,9 @@ struct KillMatrix {
 // Those whose name, with "mutant." before it or without, matches the glob (empty: all).
 std::vector<const Mutant*> find_mutants(std::string_view glob);
 
-// Of the mutants that the glob finds, `threads` at a time; progress(done, total) after each.
+// Of these mutants, or those that the glob finds, `threads` at a time; progress(done, total) after each.
+KillMatrix kill_matrix(const std::vector<const Mutant*>& chosen, Effort effort, std::uint64_t seed,
+                       int threads, const std::function<void(Index, Index)>& progress = {});
 KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed, int threads,
                        const std::function<void(Index, Index)>& progress = {});
 

@@ -1,0 +1,13 @@
+// What this program is, as of the last configuration of its build (CMakeLists.txt).
+#pragma once
+#include <string>
+
+namespace attest {
+
+struct BuildFacts {
+  const char *version, *commit, *compiler, *flags;
+};
+const BuildFacts& build_facts();
+std::string program_version();  // "0.1.0 (71627eabcdef)"
+
+}  // namespace attest
