@@ -27,14 +27,16 @@ struct Arguments {
   std::uint64_t mutations = 100, seed = 1, seconds = 20;
   std::string only;  // FILE:MUTATION
   bool show = false;
+  std::string write;  // a folder
   std::vector<fs::path> paths;
 };
 
 [[noreturn]] void refuse(const std::string& what) {
-  std::fprintf(stderr,
-               "fuzz driver: %s; usage: [--mutations N] [--seed N] [--seconds N] [--only FILE:MUTATION "
-               "[--show]] FILE-OR-FOLDER...\n",
-               printable(what, 400).c_str());
+  std::fprintf(
+      stderr,
+      "fuzz driver: %s; usage: [--mutations N] [--seed N] [--seconds N] [--only FILE:MUTATION [--show]] "
+      "[--write FOLDER] FILE-OR-FOLDER...\n",
+      printable(what, 400).c_str());
   std::exit(2);
 }
 
@@ -59,6 +61,8 @@ Arguments parse(int argc, char** argv) {
       arguments.seconds = number();
     else if (word == "--only")
       arguments.only = next();
+    else if (word == "--write")
+      arguments.write = next();
     else if (word == "--show")
       arguments.show = true;
     else if (word.starts_with('-'))
@@ -144,6 +148,13 @@ void run(const std::string& input, std::uint64_t seconds) {
   alarm(0);
 }
 
+// The inputs as files, for readers in other languages.
+void write_input(const std::string& input, const Seed& seed, std::uint64_t index, const std::string& folder) {
+  const std::string name = fs::path(seed.name).filename().string() + '.' + std::to_string(index);
+  std::ofstream file(fs::path(folder) / name, std::ios::binary);
+  if (!(file << input << std::flush)) refuse(folder + ": cannot be written, expected a folder");
+}
+
 // The bytes of an input, or what they do.
 void use(const std::string& input, const std::string& name, const Arguments& arguments) {
   if (arguments.show) {
@@ -165,11 +176,15 @@ int drive(int argc, char** argv) {
     for (std::uint64_t index = 0; index <= arguments.mutations; ++index) {
       const std::string name = seeds[file].name + ':' + std::to_string(index);
       if (!arguments.only.empty() && arguments.only != name) continue;
-      use(mutation(seeds, file, index, mutator), name, arguments);
+      const std::string input = mutation(seeds, file, index, mutator);
+      if (arguments.write.empty())
+        use(input, name, arguments);
+      else
+        write_input(input, seeds[file], index, arguments.write);
       ++inputs;
     }
   if (inputs == 0) refuse("--only " + in_quotes(arguments.only) + ": no such input");
-  if (!arguments.show)
+  if (!arguments.show && arguments.write.empty())
     std::printf("%zu files, %llu inputs, seed %llu: nothing found\n", seeds.size(),
                 static_cast<unsigned long long>(inputs), static_cast<unsigned long long>(arguments.seed));
   return 0;

@@ -32,26 +32,75 @@ ranks = {"q": 4, "k": 4, "v": 4, "o": 4, "g": 3, "alpha": 3, "beta": 3, "level_s
 
 
 def refuse(message):
-    sys.exit(f"flashinfer_solution: {message}")
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message[:2000])
+    sys.exit(f"flashinfer_solution: {line}")
 
 
-def read_json(path, members):
+def has_members(document, kinds):
+    """Whether a document is an object with these members of these types; a type in a list: it or null."""
+    if not isinstance(document, dict):
+        return False
+    allowed = {member: (*kind, type(None)) if isinstance(kind, list) else (kind,) for member, kind in kinds.items()}
+    return all(type(document.get(member)) in kind for member, kind in allowed.items())
+
+
+def read_json(path, kinds):
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         refuse(f"{path}: {error}")
-    for member in members:
-        if member not in document:
-            refuse(f"{path}: has no member {member!r}, expected a file of flashinfer-bench")
+    for member, kind in kinds.items():
+        if not has_members(document, {member: kind}):
+            refuse(f"{path}: has no member {member!r} of type {kind.__name__}, expected a file of flashinfer-bench")
     return document
+
+
+def check_definition(path, document):
+    """Axes are constants or variables; tensors are named by known axes and scalars have none."""
+    for name, axis in document["axes"].items():
+        constant = has_members(axis, {"type": str, "value": int}) and axis["type"] == "const" and axis["value"] > 0
+        if not constant and not (has_members(axis, {"type": str}) and axis["type"] == "var"):
+            refuse(f"{path}: the axis {name!r}: expected a constant of at least 1 or a variable")
+    for name, tensor in {**document["inputs"], **document["outputs"]}.items():
+        if not has_members(tensor, {"shape": [list], "dtype": str}) or "shape" not in tensor:
+            refuse(f"{path}: {name!r}: expected a tensor with a shape and a dtype")
+        for axis in tensor["shape"] or []:
+            if not isinstance(axis, str) or axis not in document["axes"]:
+                refuse(f"{path}: {name!r}: {axis!r} is no axis, expected of {', '.join(document['axes'])}")
+
+
+def read_solution(path):
+    solution = read_json(path, {"name": str, "definition": str, "spec": dict, "sources": list})
+    spec = solution["spec"]
+    if not has_members(spec, {"language": str, "entry_point": str, "destination_passing_style": [bool]}):
+        refuse(f"{path}: spec: expected language, entry_point FILE::FUNCTION and destination_passing_style")
+    for source in solution["sources"]:
+        if not has_members(source, {"path": str, "content": str}) or "\0" in source["path"]:
+            refuse(f"{path}: sources: expected objects with path and content")
+    return solution
+
+
+def read_workload(line, definition):
+    """Sizes of every axis, and which inputs come from files."""
+    trace = json.loads(line)
+    workload = trace.get("workload", trace) if isinstance(trace, dict) else trace
+    if not has_members(workload, {"axes": dict, "inputs": [dict]}):
+        raise ValueError("no axes")
+    axes = {**{name: definition.fixed(name) for name in definition.json["axes"]}, **workload["axes"]}
+    for name, size in axes.items():
+        if type(size) is not int or size < 1:
+            raise ValueError(f"the axis {name!r} is {size!r}")
+    inputs = workload.get("inputs") or {}
+    return axes, [name for name, spec in inputs.items() if isinstance(spec, dict) and spec.get("type") == "safetensors"]
 
 
 class Definition:
     """Names, shapes and dtypes of the definition, and which of attest's fields each tensor is."""
 
     def __init__(self, path, fields):
-        self.json = read_json(path, ["name", "axes", "inputs", "outputs"])
+        self.json = read_json(path, {"name": str, "axes": dict, "inputs": dict, "outputs": dict})
+        check_definition(path, self.json)
         self.inputs, self.outputs = self.json["inputs"], self.json["outputs"]
         self.field_of = {}
         theirs = {**self.inputs, **self.outputs}
@@ -71,6 +120,8 @@ class Definition:
         for field in ("q", "k", "v", "o"):
             if field not in self.named:
                 refuse(f"{path}: no tensor is {field}, expected --field {field}=NAME")
+            if len(self.spec(self.named[field])["shape"] or []) not in (3, 4):
+                refuse(f"{path}: {self.named[field]!r} is {field}, expected [T, H, D] or [B, T, H, D]")
 
     def spec(self, name):
         return self.inputs.get(name) or self.outputs[name]
@@ -199,7 +250,7 @@ def run_with(definition, function, destination_passing, device, given):
 
 def start(arguments):
     definition = Definition(arguments.definition, arguments.field)
-    solution = read_json(arguments.solution, ["name", "definition", "spec", "sources"])
+    solution = read_solution(arguments.solution)
     if solution["definition"] != definition.json["name"]:
         refuse(f"the solution is one of {solution['definition']!r}, and the definition is {definition.json['name']!r}")
     folder = tempfile.TemporaryDirectory(prefix="solution-", dir=os.environ.get("ATTEST_FOLDER"))
@@ -221,14 +272,12 @@ def start(arguments):
 
 def print_shapes(arguments):
     definition = Definition(arguments.definition, arguments.field)
-    with open(arguments.workload, encoding="utf-8") as file:
+    with open(arguments.workload, encoding="utf-8", errors="backslashreplace") as file:
         for number, line in enumerate(filter(str.strip, file), 1):
             try:
-                trace = json.loads(line)
-                workload = trace.get("workload", trace)
-                axes = {**{a: definition.fixed(a) for a in definition.json["axes"]}, **workload["axes"]}
-            except (ValueError, KeyError, AttributeError) as error:
-                refuse(f"{arguments.workload}: line {number}: {error!r}, expected a workload of flashinfer-bench")
+                axes, stored = read_workload(line, definition)
+            except (ValueError, RecursionError) as error:
+                refuse(f"{arguments.workload}: line {number}: {error}, expected a workload of flashinfer-bench")
             size = {"T": axes[definition.axis("q", -3)], "d": axes[definition.axis("k", -1)],
                     "dv": axes[definition.axis("v", -1)], "H": axes[definition.axis("o", -2)],
                     "B": 1 if definition.packed("q") else axes[definition.axis("q", -4)]}
@@ -236,7 +285,6 @@ def print_shapes(arguments):
                 if axes[definition.axis(field, -2)] != size["H"]:
                     size[key] = axes[definition.axis(field, -2)]
             print("--shape " + ",".join(f"{key}={value}" for key, value in size.items()))
-            stored = [name for name, spec in workload.get("inputs", {}).items() if spec.get("type") == "safetensors"]
             if stored:
                 print(f"flashinfer_solution: line {number}: {', '.join(stored)} come from files there and are drawn here",
                       file=sys.stderr)
@@ -263,4 +311,5 @@ def main():
     arguments.action(arguments)
 
 
-main()
+if __name__ == "__main__":
+    main()

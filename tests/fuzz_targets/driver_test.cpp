@@ -80,6 +80,27 @@ TEST_F(Driver, RefusesAnEmptyCorpusAndWhatItDoesNotKnow) {
   }
 }
 
+// The importer is Python: the driver makes the files, a script reads them.
+TEST_F(Driver, MakesFilesForTheImporterOfFlashinferWhichTakesOrRefusesEachInOneLine) {
+  std::filesystem::create_directory(folder / "damaged");
+  const std::string damaged = (folder / "damaged").string(), files = " tests/adapters/flashinfer/";
+  const Driven made = run(planted, "--mutations 700 --write " + damaged + files + "definition.json" + files +
+                                       "right.json" + files + "workloads.jsonl");
+  ASSERT_TRUE(made.fine) << made.err;
+  std::string python = "/usr/bin/python3";
+  if (std::system("python3 -c 'import numpy' 2>/dev/null") == 0) python = "python3";
+  const std::string script = python + " tests/fuzz_targets/damaged_flashinfer.py " + damaged + " >" +
+                             (folder / "said").string() + " 2>&1";
+  ASSERT_EQ(std::system(script.c_str()), 0) << text_of(folder / "said");
+  int taken = 0, refused = 0;
+  ASSERT_EQ(std::sscanf(text_of(folder / "said").c_str(), "%d taken, %d refused", &taken, &refused), 2);
+  EXPECT_EQ(taken + refused, 3 * 701);
+  EXPECT_GT(taken, 100);
+  EXPECT_GT(refused, 500);
+  EXPECT_NE(std::system(("PLANTED=.0 " + script).c_str()), 0) << "an exception is not taken for a refusal";
+  EXPECT_THAT(text_of(folder / "said"), HasSubstr("is no refusal"));
+}
+
 TEST_F(Driver, FindsWrongKernelsThroughTheTargetOfKernels) {
   const Driven found =
       run("fuzz_kernel", "--mutations 30 fuzz/targets/seeds/kernel", "ATTEST_FUZZ_MUTANTS=1");
