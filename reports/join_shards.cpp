@@ -101,6 +101,35 @@ Run run_of(const std::vector<Records>& files) {
   return all;
 }
 
+struct Place {
+  std::int64_t index;
+  const CaseRecord* record;
+  std::size_t file;
+};
+
+// Every case of the run once, in their order.
+std::vector<Place> places_of(const std::vector<Records>& files, const std::vector<Part>& parts) {
+  const std::int64_t total = parts.at(0).shard.cases;
+  std::vector<Place> places;
+  for (std::size_t f = 0; f < files.size(); ++f)
+    for (const CaseRecord& record : files[f].cases) {
+      places.push_back({record.index.value_or(total), &record, f});
+      if (places.back().index >= total)
+        throw BadInput(
+            fmt::format("{}: a case has no index below {}: expected one of the run", parts[f].path, total));
+    }
+  std::ranges::stable_sort(places, {}, &Place::index);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (i > 0 && places[i].index == places[i - 1].index)
+      throw BadInput(fmt::format("{}: case {} is in {} too: expected every case once",
+                                 parts[places[i].file].path, places[i].index,
+                                 parts[places[i - 1].file].path));
+  for (std::int64_t i = 0; i < total; ++i)
+    if (i >= std::ssize(places) || places[static_cast<std::size_t>(i)].index != i)
+      throw BadInput(fmt::format("case {} of {} is in no file: expected every case once", i, total));
+  return places;
+}
+
 Json document_at(const std::filesystem::path& path, const char* list) {
   Json document = Json::parse(content_of(path), nullptr, false);
   if (schema_in(document).empty() || !document.contains(list) || !document[list].is_array() ||
@@ -123,27 +152,11 @@ Records join_records(const std::vector<std::filesystem::path>& paths) {
   std::vector<Records> files;
   for (const auto& path : paths) files.push_back(read_part(path, parts));
   order_of(parts);
-  const auto total = static_cast<std::size_t>(parts[0].shard.cases);
-  std::vector<const CaseRecord*> cases(total);
-  std::vector<std::size_t> from(total);
-  for (std::size_t f = 0; f < files.size(); ++f)
-    for (const CaseRecord& record : files[f].cases) {
-      const auto index = static_cast<std::size_t>(record.index.value_or(-1));
-      if (index >= total)
-        throw BadInput(
-            fmt::format("{}: a case has no index below {}: expected one of the run", parts[f].path, total));
-      if (cases[index])
-        throw BadInput(fmt::format("{}: case {} is in {} too: expected every case once", parts[f].path, index,
-                                   parts[from[index]].path));
-      cases[index] = &record, from[index] = f;
-    }
-  if (const auto gap = std::find(cases.begin(), cases.end(), nullptr); gap != cases.end())
-    throw BadInput(
-        fmt::format("case {} of {} is in no file: expected every case once", gap - cases.begin(), total));
+  const std::vector<Place> places = places_of(files, parts);
   Records joined{run_of(files), {}, {}, true};
-  for (const CaseRecord* record : cases) {
-    joined.end.count(record->verdict);
-    joined.cases.push_back(*record);
+  for (const Place& place : places) {
+    joined.end.count(place.record->verdict);
+    joined.cases.push_back(*place.record);
     joined.cases.back().index.reset();
   }
   for (const Records& file : files) joined.end.finished = std::max(joined.end.finished, file.end.finished);
