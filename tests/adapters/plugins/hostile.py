@@ -135,7 +135,8 @@ def answer(request):
         time.sleep(3)
     reply = {"call": call, "status": "ok", "nanoseconds": 5}
     if how == "answers_twice":
-        return print("@attest " + json.dumps(reply) + "\n@attest " + json.dumps(reply), flush=True)
+        os.write(1, (2 * ("@attest " + json.dumps(reply) + "\n")).encode())  # at once, whatever Python buffers
+        return None
     say(reply)
     if how == "answers_again_later":
         time.sleep(0.2)
