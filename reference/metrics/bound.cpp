@@ -69,7 +69,7 @@ class Ratio {
     });
     for (auto& [label, share] : result.shares) {
       Matrix<double> divided = zeros<double>(values_.rows(), last());
-      each([&](Index t, Index c, double o, double room) {
+      each([&, &share = share](Index t, Index c, double o, double room) {
         divided(t, c) = (share(t, c) + std::abs(o) * share(t, last())) / room;
       });
       share = divided;
