@@ -498,7 +498,8 @@ attest_status run(const attest_call* call) {
   return guarded(call, [&]() -> attest_status {
     const Call read = Reader(entries[index / 3], types[index % 3], *call, true).read();
     size_t bytes = needed(read);
-    if (!call->workspace && bytes > 0) invalid("the workspace is null, " + std::to_string(bytes) + " bytes are needed");
+    if (!call->workspace && bytes > 0)
+      invalid("the workspace is null, " + std::to_string(bytes) + " bytes are needed");
     if (call->workspace_bytes < bytes)
       invalid("the workspace has " + std::to_string(call->workspace_bytes) + " bytes, " +
               std::to_string(bytes) + " are needed");

@@ -208,14 +208,16 @@ struct LogLinear {
 // The delta rules on matrix units; with levels from position 0 and not packed.
 struct Delta {
   View q, k, v, o, beta, level_scales;
-  View w, u, q2;            // rows between the passes, of the input type; q2: levels only
+  View w, u;                // rows between the passes, of the input type
   int dim = 0, levels = 0;  // key and value dimension; levels 0: a plain state
   Gate gate;
   float scale = 1;
   Moment initial, final;
   float *states = nullptr, *transitions = nullptr;  // (segment, head, dim, dim)
-  float* sums = nullptr;                            // levels: rows in fp32 [B, T, H, dim]
-  float* level_states[32] = {};  // (sequence, block of 2^j chunks, head, dim, dim), from j = 1
+  // Levels: left operands (chunk, head, 64, dim) and (chunk, head, 64, 64), blocks by their last chunk
+  // (chunk, head, {S, D}, dim, dim), all of the input type, and whole levels of blocks in fp32, in turn.
+  void *queries = nullptr, *weights = nullptr, *slots = nullptr;
+  float *slot_fades = nullptr, *nodes[2] = {}, *node_fades[2] = {};
 };
 
 // One token of every sequence; key and value dimension alike.
@@ -248,6 +250,7 @@ bool step_supports(const Step& job);
 cudaError_t launch_step(const Context& context, const Step& job);
 bool delta_supports(const Context& context, const Delta& job, Type type);
 cudaError_t launch_delta(const Context& context, const Delta& job);
+cudaError_t launch_delta_levels(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
 bool wgmma_supports(const Context& context, const Lin& lin);

@@ -81,29 +81,48 @@ __device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_t
   }
 }
 
+// G(t, s) of a thread's scores, zero where s is after t.
+template <int scores>
+__device__ inline void weigh_scores(float (&weights)[scores / 2], int group, const Gates& gate) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = warp * 16 + lane / 4 + 8 * half, zeros = gate.zeros[t];
+    const float sum = gate.sum[t];
+#pragma unroll
+    for (int j = 0; j < scores / 8; ++j) {
+      const int s = group * scores + 8 * j + pair;
+      const float2 sums = *reinterpret_cast<const float2*>(gate.sum + s);
+      const int2 gone = *reinterpret_cast<const int2*>(gate.zeros + s);
+      weights[4 * j + 2 * half] = t >= s && gone.x == zeros ? exp2f(sum - sums.x) : 0.f;
+      weights[4 * j + 2 * half + 1] = t > s && gone.y == zeros ? exp2f(sum - sums.y) : 0.f;
+    }
+  }
+}
+
 // The scores of a chunk, masked and faded, into the tile W: rows t, columns s.
 template <typename T, int scores, bool gated>
 __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
-                                    const Gates* gate) {
+                                    const float (&weights)[scores / 2]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int t = warp * 16 + lane / 4 + 8 * half;
-    const float sum = gated ? gate->sum[t] : 0;
-    const int zeros = gated ? gate->zeros[t] : 0;
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
-      const int s = group * scores + 8 * j + pair;
-      float low = t >= s ? w[4 * j + 2 * half] : 0.f, high = t > s ? w[4 * j + 2 * half + 1] : 0.f;
-      if constexpr (gated) {
-        const float2 sums = *reinterpret_cast<const float2*>(gate->sum + s);
-        const int2 gone = *reinterpret_cast<const int2*>(gate->zeros + s);
-        low *= t >= s && gone.x == zeros ? exp2f(sum - sums.x) : 0.f;
-        high *= t > s && gone.y == zeros ? exp2f(sum - sums.y) : 0.f;
-      }
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) = Pair<T>::pack(low, high);
+      const int s = group * scores + 8 * j + pair, i = 4 * j + 2 * half;
+      const float low = gated ? w[i] * weights[i] : w[i], high = gated ? w[i + 1] * weights[i + 1] : w[i + 1];
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) =
+          Pair<T>::pack(t >= s ? low : 0.f, t > s ? high : 0.f);
     }
   }
+}
+template <typename T, int scores>
+__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
+                                    const Gates& gate) {
+  float weights[scores / 2];
+  weigh_scores<scores>(weights, group, gate);
+  store_scores<T, scores, true>(w, tile, group, weights);
 }
 
 // Rows that 16-byte copies can take.

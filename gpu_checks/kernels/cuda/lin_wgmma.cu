@@ -190,7 +190,10 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   start_scores(0);
   products_wait<0>();
   pin(w);
-  store_scores<T, scores, gated>(w, walk.base + w_tile(0), group, gated ? &walk.gates(0) : nullptr);
+  const bool constant = lin.gate.kind == GateKind::constant;  // then every chunk has the same weights
+  float weights[scores / 2];
+  if constexpr (gated) weigh_scores<scores>(weights, group, walk.gates(0));
+  store_scores<T, scores, gated>(w, walk.base + w_tile(0), group, weights);
 
   for (int c = 0; c < chunks; ++c) {
     const uint32_t x_tile = walk.x_tile(c), y_tile = walk.y_tile(c), z_tile = walk.z_tile(c);
@@ -235,8 +238,10 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       products_commit();
       products_wait<2>();
       pin(w);
-      if (c + 1 < chunks)
-        store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, &walk.gates(c + 1));
+      if (c + 1 < chunks) {
+        if (!constant) weigh_scores<scores>(weights, group, walk.gates(c + 1));
+        store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, weights);
+      }
       products_wait<1>();
       pin(o);
     } else {
@@ -251,7 +256,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       products_commit();
       products_wait<2>();
       pin(w);
-      if (c + 1 < chunks) store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, nullptr);
+      if (c + 1 < chunks) store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, weights);
       products_wait<1>();
       pin(o);
     }

@@ -395,18 +395,23 @@ class Composer {
     job.w = rows(call_.key_dim, call_.type), job.u = rows(call_.value_dim, call_.type);
     const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
     if (call_.levels > 0) {
-      job.q2 = rows(call_.key_dim, call_.type);
-      job.sums = static_cast<float*>(rows(call_.value_dim, Type::f32).data);
-      const int64_t chunks = (call_.tokens + chunk - 1) / chunk;
-      for (int j = 1; int64_t{1} << (j - 1) < chunks; ++j)
-        job.level_states[j] =
-            take<float>(call_.batch * ((chunks + (int64_t{1} << j) - 1) >> j) * call_.heads * state);
+      const int64_t heads = call_.batch * call_.heads, chunks = (call_.tokens + chunk - 1) / chunk;
+      const int bytes = bytes_of(call_.type);
+      job.queries = take<char>(chunks * heads * chunk * call_.key_dim * bytes);
+      job.weights = take<char>(chunks * heads * chunk * chunk * bytes);
+      job.slots = take<char>(chunks * heads * 2 * state * bytes);
+      job.slot_fades = take<float>(chunks * heads);
+      for (const int level : {3, 4}) {  // blocks of 8 chunks, of 16, and so on in turn
+        job.nodes[level % 2] = take<float>((call_.tokens / chunk >> level) * heads * 2 * state);
+        job.node_fades[level % 2] = take<float>((call_.tokens / chunk >> level) * heads);
+      }
     } else {
       const int64_t slots = context_.layout.segments * context_.layout.heads;
       job.states = take<float>(slots * state);
       job.transitions = take<float>(slots * state);
     }
-    if (!counting()) check(launch_delta(context_, job), "delta rule");
+    if (counting()) return;
+    check(call_.levels > 0 ? launch_delta_levels(context_, job) : launch_delta(context_, job), "delta rule");
   }
 
   void recurrent() {

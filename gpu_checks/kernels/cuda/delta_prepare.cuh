@@ -1,0 +1,254 @@
+// The chunks of the gated delta rule, in parallel, 64 tokens each, key and value dimension `dim`:
+//   N = I + stril(beta K K^T o G), X = N^-1 (fp32: 16 x 16 blocks by substitution, then joined twice), T = X beta,
+//   U = T V, W = T g K; with levels also M = (P T) o Lambda, P = tril(Q K^T o G), and Q' = g Q - (P T g) K.
+// With S at the start of the chunk: S <- g(end) S + (g' (U - W S))^T K, O = Q' S + P T V (the last without levels).
+// U and W are rows; Q' (64, dim) and M (64, 64) lie as left operands, 16 columns at a time: (step, thread, 8 values).
+#pragma once
+#include "gpu_checks/kernels/cuda/gates.cuh"
+
+namespace attest::cuda {
+
+template <typename K>
+cudaError_t allow_shared(K kernel, int bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+constexpr int padded = 68;  // floats of a row of a 64 x 64 matrix
+
+template <int dim, bool levels>
+struct PreparePlan {
+  static constexpr int tile = dim / 64 * subtile_bytes;
+  static constexpr int k_at = 0, v_at = tile, q_at = 2 * tile, t_at = (levels ? 3 : 2) * tile,
+                       t2_at = t_at + subtile_bytes, p_at = t2_at + subtile_bytes,
+                       n_at = p_at + (levels ? subtile_bytes : 0), x_at = n_at + 64 * padded * 4,
+                       y_at = x_at + 64 * padded * 4, gates_at = y_at + 32 * 36 * 4,
+                       beta_at = gates_at + static_cast<int>(sizeof(Gates)), bytes = 1024 + beta_at + 64 * 4;
+};
+
+// X[r0.., c0..] = -X[r0.., r0..] N[r0.., c0..] X[c0.., c0..] for blocks of `size`, all in shared memory, `threads` threads.
+template <int size>
+__device__ inline void join_blocks(const float* n, float* x, float* y, int pairs) {
+  for (int i = threadIdx.x; i < pairs * size * size; i += 256) {
+    const int pair = i / (size * size), r = i / size % size, c = i % size, first = pair * 2 * size,
+              second = first + size;
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < size; ++k)
+      sum = fmaf(n[(second + r) * padded + first + k], x[(first + k) * padded + first + c], sum);
+    y[(pair * size + r) * 36 + c] = sum;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < pairs * size * size; i += 256) {
+    const int pair = i / (size * size), r = i / size % size, c = i % size, first = pair * 2 * size,
+              second = first + size;
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < size; ++k)
+      sum = fmaf(x[(second + r) * padded + second + k], y[(pair * size + k) * 36 + c], sum);
+    x[(second + r) * padded + first + c] = -sum;
+  }
+  __syncthreads();
+}
+
+// Accumulators of 64 rows as left operands, and as they lie in memory: (step of 16 columns, thread, 8 values).
+template <typename T, int n>
+__device__ inline void pack_left(uint32_t (&left)[n / 8][4], const float (&d)[n]) {
+#pragma unroll
+  for (int k = 0; k < n / 8; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) left[k][i] = Pair<T>::pack(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
+}
+template <typename T, int columns>
+__device__ inline void store_left(void* memory, int64_t number, const float (&d)[columns / 2]) {
+  uint32_t left[columns / 16][4];
+  pack_left<T>(left, d);
+  uint4* const to = static_cast<uint4*>(memory) + number * (columns / 16) * 128 + threadIdx.x % 128;
+#pragma unroll
+  for (int k = 0; k < columns / 16; ++k)
+    to[k * 128] = make_uint4(left[k][0], left[k][1], left[k][2], left[k][3]);
+}
+template <int columns>
+__device__ inline void load_left(uint32_t (&left)[columns / 16][4], const void* memory, int64_t number) {
+  const uint4* const from =
+      static_cast<const uint4*>(memory) + number * (columns / 16) * 128 + threadIdx.x % 128;
+#pragma unroll
+  for (int k = 0; k < columns / 16; ++k) {
+    const uint4 four = from[k * 128];
+    left[k][0] = four.x, left[k][1] = four.y, left[k][2] = four.z, left[k][3] = four.w;
+  }
+}
+
+// Rows of P T times the level scales, zero above the diagonal and past the end.
+__device__ inline void weigh_levels(float (&m)[32], const Delta& job, int64_t batch, int64_t token, int h,
+                                    int size) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = warp * 16 + lane / 4 + 8 * half;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int s = 8 * (i / 2) + pair + i % 2;
+      float& value = m[4 * (i / 2) + 2 * half + i % 2];
+      value =
+          t >= s && t < size ? value * job.level_scales.read(batch, token + t, h, 32 - __clz(t ^ s)) : 0.f;
+    }
+  }
+}
+
+template <typename T, int dim, bool levels>
+__global__ void __launch_bounds__(256, 2)
+    prepare_chunks(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using P = PreparePlan<dim, levels>;
+  extern __shared__ uint8_t shared[];
+  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
+  uint8_t* const base = shared + (start - shared_address(shared));
+  Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
+  float* const betas = reinterpret_cast<float*>(base + P::beta_at);
+  float *const n = reinterpret_cast<float*>(base + P::n_at),
+               *const x = reinterpret_cast<float*>(base + P::x_at),
+               *const y = reinterpret_cast<float*>(base + P::y_at);
+  const int h = static_cast<int>(blockIdx.x % layout.heads);
+  const int64_t index = blockIdx.x / layout.heads, per_segment = layout.segment / chunk,
+                segment = index / per_segment;
+  const int in_segment = static_cast<int>(index % per_segment);
+  const Place place = place_of(layout, segment);
+  const int size = min(chunk, place.size - in_segment * chunk);
+  if (size <= 0) return;
+  const int64_t token = place.first + in_segment * chunk;
+  const uint32_t k_tile = start + P::k_at, v_tile = start + P::v_at, q_tile = start + P::q_at,
+                 t_tile = start + P::t_at, t2_tile = start + P::t2_at, p_tile = start + P::p_at;
+  fetch_tile<T, dim, 256>(k_tile, job.k, job.k.at(place.batch, 0, h), token, size);
+  fetch_tile<T, dim, 256>(v_tile, job.v, job.v.at(place.batch, 0, h), token, size);
+  if constexpr (levels) fetch_tile<T, dim, 256>(q_tile, job.q, job.q.at(place.batch, 0, h), token, size);
+  copies_commit();
+  if (threadIdx.x < 64)
+    betas[threadIdx.x] = threadIdx.x < size ? job.beta.read(place.batch, token + threadIdx.x, h, 0) : 0.f;
+  if (threadIdx.x >= 224) {
+    float raw[2] = {1, 1};
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (const int t = 2 * (threadIdx.x - 224) + i; t < size)
+        raw[i] = job.gate.raw(place.batch, token + t, h);
+    prepare_gates(gate, job.gate, raw, size);
+  }
+  copies_wait<0>();
+  publish_stores();
+  __syncthreads();
+  const int lane = threadIdx.x % 32, group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4,
+            pair = 2 * (lane % 4);
+  float w[16], p[16];
+  products_begin();
+#pragma unroll
+  for (int k = 0; k < dim / 16; ++k)
+    multiply<T, 32, 0, 0>(w, along_columns(k_tile, 0, k), along_columns(k_tile, group * 32, k), k > 0);
+  products_commit();
+  if constexpr (levels) {
+#pragma unroll
+    for (int k = 0; k < dim / 16; ++k)
+      multiply<T, 32, 0, 0>(p, along_columns(q_tile, 0, k), along_columns(k_tile, group * 32, k), k > 0);
+    products_commit();
+  }
+  products_wait<0>();
+  pin(w);
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int t = warp * 16 + lane / 4 + i / 2 * 8, s = group * 32 + 8 * j + pair + i % 2;
+      const bool live = t > s && gate.zeros[s] == gate.zeros[t];
+      n[t * padded + s] = live ? betas[t] * exp2f(gate.sum[t] - gate.sum[s]) * w[4 * j + i] : 0.f;
+      x[t * padded + s] = t == s ? 1.f : 0.f;
+    }
+  if constexpr (levels) {
+    pin(p);
+    store_scores<T, 32>(p, base + P::p_at, group, gate);
+  }
+  __syncthreads();
+  if (threadIdx.x < 64) {  // the inverses of the four 16 x 16 blocks of the diagonal, a column a thread
+    const int first = threadIdx.x / 16 * 16, c = threadIdx.x % 16;
+    float column[16];
+#pragma unroll
+    for (int r = 0; r < 16; ++r) {
+      float sum = r == c ? 1.f : 0.f;
+#pragma unroll
+      for (int k = 0; k < r; ++k) sum = fmaf(-n[(first + r) * padded + first + k], column[k], sum);
+      column[r] = sum;
+      x[(first + r) * padded + first + c] = sum;
+    }
+  }
+  __syncthreads();
+  join_blocks<16>(n, x, y, 2);
+  join_blocks<32>(n, x, y, 1);
+  for (int i = threadIdx.x; i < 64 * 32; i += 256) {
+    const int t = i / 32, s = i % 32 * 2;
+    const float low = x[t * padded + s] * betas[s], high = x[t * padded + s + 1] * betas[s + 1];
+    *reinterpret_cast<uint32_t*>(base + P::t_at + tile_offset(t, s)) = Pair<T>::pack(low, high);
+    *reinterpret_cast<uint32_t*>(base + P::t2_at + tile_offset(t, s)) =
+        Pair<T>::pack(low * gate.from_start[s], high * gate.from_start[s + 1]);
+  }
+  publish_stores();
+  __syncthreads();
+  // The first warpgroup multiplies by V, the second by K.
+  const uint32_t mine = group == 0 ? t_tile : t2_tile, rows_tile = group == 0 ? v_tile : k_tile;
+  float wide[dim / 2];
+  products_begin();
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    multiply<T, dim, 0, 1>(wide, along_columns(mine, 0, k), along_rows(rows_tile, 0, k), k > 0);
+  products_commit();
+  products_wait<0>();
+  pin(wide);
+  const View& out = group == 0 ? job.u : job.w;
+  const int64_t out_base = out.at(place.batch, token, h);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = warp * 16 + lane / 4 + 8 * half;
+    if (t < size)
+#pragma unroll
+      for (int j = 0; j < dim / 8; ++j)
+        *reinterpret_cast<uint32_t*>(static_cast<T*>(out.data) + out_base + t * out.token + 8 * j + pair) =
+            Pair<T>::pack(wide[4 * j + 2 * half], wide[4 * j + 2 * half + 1]);
+  }
+  if constexpr (levels) {
+    float m[32];
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      multiply<T, 64, 0, 1>(m, along_columns(p_tile, 0, k), along_rows(mine, 0, k), k > 0);
+    products_commit();
+    products_wait<0>();
+    pin(m);
+    const int64_t all = (layout.tokens + chunk - 1) / chunk,
+                  number = (place.batch * all + token / chunk) * layout.heads + h;
+    if (group == 0) {
+      weigh_levels(m, job, place.batch, token, h, size);
+      store_left<T, 64>(job.weights, number, m);
+    } else {
+      uint32_t left[4][4];
+      pack_left<T>(left, m);
+      products_begin();
+#pragma unroll
+      for (int k = 0; k < 4; ++k) multiply<T, dim, 1>(wide, left[k], along_rows(k_tile, 0, k), k > 0);
+      products_commit();
+      products_wait<0>();
+      pin(wide);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int t = warp * 16 + lane / 4 + 8 * half;
+        const float by = gate.from_start[t];
+#pragma unroll
+        for (int j = 0; j < dim / 8; ++j) {
+          const float2 q = Pair<T>::unpack(
+              *reinterpret_cast<const uint32_t*>(base + P::q_at + tile_offset(t, 8 * j + pair)));
+          float* const out = wide + 4 * j + 2 * half;
+          out[0] = fmaf(by, q.x, -out[0]), out[1] = fmaf(by, q.y, -out[1]);
+        }
+      }
+      store_left<T, dim>(job.queries, number, wide);
+    }
+  }
+#endif
+}
+
+}  // namespace attest::cuda
