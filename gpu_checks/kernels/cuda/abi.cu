@@ -1,5 +1,6 @@
 // The C interface of attest_kernel.h over the CUDA kernels: reads a call, refuses what makes no sense before anything is
 // written, enqueues on the caller's stream and returns. Besides the options of SPEC: `segment`, tokens of a segment.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -484,11 +485,21 @@ size_t needed(const Call& call) {
   return bytes;
 }
 
+// Before the addresses are known: as many bytes as any alignment of them may take.
+size_t needed_anywhere(Call call) {
+  const size_t aligned = needed(call);
+  for (View* view : {&call.q, &call.k, &call.v, &call.o}) view->data = reinterpret_cast<void*>(2);
+  for (States* states : {&call.initial, &call.final})
+    for (Moment& moment : states->moments)
+      if (moment.data) moment.data = reinterpret_cast<void*>(4);
+  return std::max(aligned, needed(call));
+}
+
 template <int index>
 attest_status workspace(const attest_call* call, size_t* bytes) {
   return guarded(call, [&]() -> attest_status {
     if (!bytes) invalid("bytes is null");
-    *bytes = needed(Reader(entries[index / 3], types[index % 3], *call, false).read());
+    *bytes = needed_anywhere(Reader(entries[index / 3], types[index % 3], *call, false).read());
     return ATTEST_OK;
   });
 }

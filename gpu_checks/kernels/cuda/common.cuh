@@ -218,6 +218,10 @@ struct Delta {
   // (chunk, head, {S, D}, dim, dim), all of the input type, and whole levels of blocks in fp32, in turn.
   void *queries = nullptr, *weights = nullptr, *slots = nullptr;
   float *slot_fades = nullptr, *nodes[2] = {}, *node_fades[2] = {};
+  // Wanted where the state is: the blocks of the whole chunks, faded to their end (sequence, head, level, dim, dim).
+  float* live = nullptr;
+  int live_levels = 0;
+  int64_t* live_position = nullptr;
 };
 
 // One token of every sequence; key and value dimension alike.
@@ -246,6 +250,11 @@ cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& 
 // o = sum / (denominator + epsilon), the denominator being the column after the last.
 cudaError_t launch_divide(const Context& context, const View& sum, const View& o, int value_dim,
                           float epsilon);
+// Between tensors of different width; what the source does not have becomes zero. Heads as they lie in memory.
+cudaError_t launch_copy_rows(const View& from, const View& to, int64_t batch, int64_t tokens, int heads,
+                             int from_columns, int to_columns, cudaStream_t stream);
+cudaError_t launch_copy_matrices(const Moment& from, const Moment& to, int64_t count, int from_rows,
+                                 int from_columns, int to_rows, int to_columns, cudaStream_t stream);
 bool step_supports(const Step& job);
 cudaError_t launch_step(const Context& context, const Step& job);
 bool delta_supports(const Context& context, const Delta& job, Type type);

@@ -215,6 +215,55 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
 #endif
 }
 
+// (live block after the whole chunks, sequence, head): its state, walked from its start to the end of the last whole chunk.
+template <typename T, int dim>
+__global__ void __launch_bounds__(Sizes<dim>::threads, 1)
+    walk_live(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using P = Sizes<dim>;
+  extern __shared__ uint8_t shared[];
+  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
+  Gates& gate = *reinterpret_cast<Gates*>(shared + (start - shared_address(shared)) + P::gates_at);
+  const int64_t whole = layout.tokens / chunk;
+  const int h = static_cast<int>(blockIdx.x % layout.heads),
+            sequence = static_cast<int>(blockIdx.x / layout.heads % layout.sequences);
+  int64_t bits = whole;
+  for (int64_t skip = blockIdx.x / layout.heads / layout.sequences; skip > 0; --skip) bits &= bits - 1;
+  const int bit = __ffsll(bits) - 1;
+  const int64_t begin = whole >> (bit + 1) << (bit + 1), own_end = begin + (int64_t{1} << bit);
+  float state[dim / 2];
+#pragma unroll
+  for (int i = 0; i < dim / 2; ++i) state[i] = 0;
+  for (int64_t c = begin; c < whole; ++c) {
+    const View* const views[3] = {&job.k, &job.w, &job.u};
+#pragma unroll
+    for (int i = 0; i < 3; ++i)
+      fetch_tile<T, dim, P::threads>(start + i * P::tile, *views[i], views[i]->at(sequence, 0, h), c * chunk,
+                                     chunk);
+    copies_commit();
+    if (threadIdx.x < 32) {
+      float raw[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        raw[i] = job.gate.raw(sequence, c * chunk + 2 * static_cast<int>(threadIdx.x) + i, h);
+      prepare_gates(gate, job.gate, raw, chunk);
+    }
+    copies_wait<0>();
+    publish_stores();
+    __syncthreads();
+    advance<T, dim>(state, start, c < own_end, gate);
+    __syncthreads();
+  }
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, pair = 2 * (lane % 4);
+  float* const out =
+      job.live +
+      ((static_cast<int64_t>(sequence) * layout.heads + h) * job.live_levels + bit + 7) * dim * dim;
+#pragma unroll
+  for (int i = 0; i < dim / 2; ++i) out[(8 * (i / 4) + pair + i % 2) * dim + row + i % 4 / 2 * 8] = state[i];
+  if (threadIdx.x == 0 && h == 0) job.live_position[sequence] = whole * chunk;
+#endif
+}
+
 // (pair of blocks of 2^level chunks, head, {S, D}): the block of both.
 template <typename T, int dim>
 __global__ void __launch_bounds__(Sizes<dim>::threads)
@@ -406,6 +455,7 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
   auto failed = [&](cudaError_t e) { return (error = e) != cudaSuccess; };
   if (failed(allow_shared(prepare_chunks<T, dim, true>, P::bytes)) ||
       failed(allow_shared(walk_groups<T, dim>, S::walk_bytes)) ||
+      failed(allow_shared(walk_live<T, dim>, S::walk_bytes)) ||
       failed(allow_shared(join_pairs<T, dim>, S::join_bytes)) ||
       failed(allow_shared(read_blocks<T, dim>, S::read_bytes)))
     return error;
@@ -419,6 +469,11 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
   if (whole > 0 && chunks > 1) {
     const int64_t groups = (whole + group_chunks - 1) / group_chunks;
     walk_groups<T, dim><<<grid_of(groups * heads * 2), S::threads, S::walk_bytes, stream>>>(layout, job);
+    if (failed(cudaGetLastError())) return error;
+  }
+  if (job.live && whole > 0) {
+    const int live = __builtin_popcountll(static_cast<unsigned long long>(whole));
+    walk_live<T, dim><<<grid_of(live * heads), S::threads, S::walk_bytes, stream>>>(layout, job);
     if (failed(cudaGetLastError())) return error;
   }
   for (int level = group_level; whole >> (level + 1) > 0; ++level) {

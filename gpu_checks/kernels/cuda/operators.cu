@@ -1,5 +1,6 @@
 // Each operator as Lin passes over segments (common.cuh), or as a recurrence. Run twice: without a workspace it only
-// counts its bytes.
+// counts its bytes. Dimensions up to 128 that the matrix units do not take are widened by zeros to 64 or 128, which
+// changes no value, and narrowed again.
 #include <algorithm>
 #include <utility>
 
@@ -24,6 +25,21 @@ class Composer {
   }
   Outcome outcome;
   size_t used = 0;
+
+  // Whether the whole call has a tuned path.
+  bool tuned() const {
+    switch (call_.op) {
+      case Op::log_linear:
+      case Op::log_linear_mamba2:
+        return levels_tuned_;
+      case Op::delta:
+      case Op::gated_delta:
+      case Op::log_linear_gated_delta:
+        return delta_tuned_ || stepping_;
+      default:
+        return tuned_ || stepping_;
+    }
+  }
 
   void compose() {
     if (stepping_) {
@@ -385,9 +401,7 @@ class Composer {
     const bool levels = call_.op == Op::log_linear_gated_delta;
     if (!levels && call_.op != Op::delta && call_.op != Op::gated_delta) return false;
     if (call_.key_dim != call_.value_dim || call_.tokens == 0) return false;
-    if (levels && (call_.bounds || given(call_.initial.moments[0]) || call_.initial.position ||
-                   given(call_.final.moments[0]) || call_.final.position))
-      return false;
+    if (levels && (call_.bounds || given(call_.initial.moments[0]) || call_.initial.position)) return false;
     return delta_supports(context_, delta_job(), call_.type);
   }
   void delta() {
@@ -410,15 +424,45 @@ class Composer {
       job.states = take<float>(slots * state);
       job.transitions = take<float>(slots * state);
     }
+    const bool state_wanted = call_.levels > 0 && (given(call_.final.moments[0]) || call_.final.position);
+    Recurrent rest;  // for the final state: the tokens after the last whole chunk
+    if (state_wanted) rest = after_whole_chunks(job);
     if (counting()) return;
     check(call_.levels > 0 ? launch_delta_levels(context_, job) : launch_delta(context_, job), "delta rule");
+    if (!state_wanted) return;
+    Context context = context_;
+    context.layout.tokens = call_.tokens % chunk;
+    check(launch_recurrent(context, rest), "final state");
+  }
+  static View after(View view, int64_t tokens) {
+    view.data = static_cast<char*>(view.data) + tokens * view.token * bytes_of(view.type);
+    return view;
+  }
+  Recurrent after_whole_chunks(Delta& job) {
+    const int64_t whole = call_.tokens / chunk * chunk;
+    View scratch = call_.o;  // rows of the last chunk that nobody reads
+    scratch.type = Type::f32, scratch.dim = 1, scratch.head = call_.value_dim;
+    scratch.token = static_cast<int64_t>(call_.heads) * call_.value_dim,
+    scratch.batch = chunk * scratch.token;
+    scratch.data = take<float>(call_.batch * scratch.batch);
+    Recurrent rest = recurrent_job(scratch);
+    if (!counting())
+      for (View* view : {&rest.q, &rest.k, &rest.v, &rest.beta, &rest.level_scales, &rest.gate.view})
+        *view = after(*view, whole);
+    if (whole > 0) {
+      job.live_levels = rest.levels;
+      job.live = take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * rest.levels *
+                             call_.key_dim * call_.value_dim);
+      job.live_position = take<int64_t>(call_.sequences);
+      rest.initial = Moment{};
+      rest.initial.data = job.live, rest.initial_levels = rest.levels;
+      rest.initial_position = job.live_position;
+    }
+    return rest;
   }
 
-  void recurrent() {
-    if (levels_tuned_) return log_linear();
-    if (delta_tuned_) return delta();
+  Recurrent recurrent_job(const View& o) {
     Recurrent job;
-    const View o = sums_or_output();
     job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = o, job.beta = call_.beta,
     job.level_scales = call_.level_scales;
     job.key_dim = call_.key_dim, job.value_dim = call_.value_dim, job.levels = call_.levels;
@@ -435,6 +479,13 @@ class Composer {
       job.memory = take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * job.levels *
                                call_.key_dim * with_column(call_.value_dim));
     }
+    return job;
+  }
+  void recurrent() {
+    if (levels_tuned_) return log_linear();
+    if (delta_tuned_) return delta();
+    const View o = sums_or_output();
+    const Recurrent job = recurrent_job(o);
     if (!counting()) check(launch_recurrent(context_, job), "recurrence");
     finish(o);
   }
@@ -446,12 +497,109 @@ class Composer {
   size_t peak_ = 0;
 };
 
+// A call with other dimensions, its tensors in the workspace.
+class Widened {
+ public:
+  Widened(const Call& original, int key_dim, int value_dim, char* workspace)
+      : call(original), original_(original), base_(workspace) {
+    call.key_dim = key_dim, call.value_dim = value_dim;
+    widen(call.q, original.key_dim, key_dim);
+    widen(call.k, original.key_dim, key_dim);
+    widen(call.v, original.value_dim, value_dim);
+    call.o = rows(1, value_dim);
+    for (int i = 0; i < 4; ++i) {
+      widen(call.initial, i, true);
+      widen(call.final, i, false);
+    }
+  }
+  void narrow() {
+    check(launch_copy_rows(call.o, original_.o, call.batch, call.tokens, call.heads, call.value_dim,
+                           original_.value_dim, call.stream));
+    for (int i = 0; i < 4; ++i)
+      if (original_.final.moments[i].data)
+        check(launch_copy_matrices(call.final.moments[i], original_.final.moments[i], count(call.final),
+                                   call.key_dim, columns(call, i), original_.key_dim, columns(original_, i),
+                                   call.stream));
+  }
+  Call call;
+  size_t used = 0;
+  cudaError_t error = cudaSuccess;
+
+ private:
+  static int columns(const Call& of, int moment) {
+    const bool square = moment == 0 && (of.op == Op::hla2 || of.op == Op::hla3);
+    return square ? of.key_dim : of.value_dim;
+  }
+  int64_t count(const States& states) const {
+    return static_cast<int64_t>(call.sequences) * call.heads * std::max(1, states.levels);
+  }
+  void check(cudaError_t e) {
+    if (error == cudaSuccess) error = e;
+  }
+  void* take(int64_t bytes) {
+    const size_t at = used;
+    used += (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + 255) / 256 * 256;
+    return base_ ? base_ + at : reinterpret_cast<char*>(256);
+  }
+  View rows(int group, int dim) {
+    const int heads = call.heads / group;
+    View view;
+    view.type = call.type, view.group = group;
+    view.head = dim, view.token = static_cast<int64_t>(heads) * dim, view.batch = call.tokens * view.token;
+    view.data = take(call.batch * view.batch * bytes_of(call.type));
+    return view;
+  }
+  void widen(View& view, int from, int to) {
+    const View wide = rows(view.group, to);
+    if (base_)
+      check(launch_copy_rows(view, wide, call.batch, call.tokens, call.heads / view.group, from, to,
+                             call.stream));
+    view = wide;
+  }
+  void widen(States& states, int i, bool filled) {
+    Moment& moment = states.moments[i];
+    if (!moment.data) return;
+    Moment wide;
+    wide.data = take(count(states) * call.key_dim * columns(call, i) * static_cast<int64_t>(sizeof(float)));
+    if (base_ && filled)
+      check(launch_copy_matrices(moment, wide, count(states), original_.key_dim, columns(original_, i),
+                                 call.key_dim, columns(call, i), call.stream));
+    moment = wide;
+  }
+
+  const Call& original_;
+  char* base_;
+};
+
+// The dimensions that the call would be widened to, the narrowest that have a tuned path; 0: none, or it has one.
+std::pair<int, int> widened_dimensions(const Call& call) {
+  if (call.batch == 0 || call.tokens == 0 || call.heads == 0 || call.sequences == 0) return {0, 0};
+  if (call.key_dim > 128 || call.value_dim > 128 || Composer(call, nullptr).tuned()) return {0, 0};
+  for (const int key_dim : {64, 128})
+    for (const int value_dim : {64, 128})
+      if (key_dim >= call.key_dim && value_dim >= call.value_dim &&
+          Composer(Widened(call, key_dim, value_dim, nullptr).call, nullptr).tuned())
+        return {key_dim, value_dim};
+  return {0, 0};
+}
+
 }  // namespace
 
 Outcome enqueue(const Call& call, char* workspace, size_t& bytes) {
-  Composer composer(call, workspace);
+  const auto [key_dim, value_dim] = widened_dimensions(call);
+  if (key_dim == 0) {
+    Composer composer(call, workspace);
+    composer.compose();
+    bytes = composer.used;
+    return composer.outcome;
+  }
+  Widened widened(call, key_dim, value_dim, workspace);
+  Composer composer(widened.call, workspace ? workspace + widened.used : nullptr);
   composer.compose();
-  bytes = composer.used;
+  bytes = widened.used + composer.used;
+  if (workspace && composer.outcome.error == cudaSuccess) widened.narrow();
+  if (widened.error != cudaSuccess && composer.outcome.error == cudaSuccess)
+    composer.outcome.error = widened.error, composer.outcome.where = "widening";
   return composer.outcome;
 }
 

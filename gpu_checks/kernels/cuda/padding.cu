@@ -1,0 +1,59 @@
+// Copies between tensors of different width: columns (and rows of matrices) that the source does not have become zero.
+#include <algorithm>
+
+#include "gpu_checks/kernels/cuda/common.cuh"
+
+namespace attest::cuda {
+namespace {
+
+unsigned blocks_for(int64_t elements) {
+  return static_cast<unsigned>(std::min<int64_t>((elements + 255) / 256, 1 << 20));
+}
+
+// (batch, tokens, heads as they lie in memory, columns)
+__global__ void copy_rows(View from, View to, int64_t tokens, int heads, int from_columns, int to_columns,
+                          int64_t elements) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x; i < elements;
+       i += static_cast<int64_t>(gridDim.x) * 256) {
+    const int c = static_cast<int>(i % to_columns), h = static_cast<int>(i / to_columns % heads);
+    const int64_t row = i / to_columns / heads, b = row / tokens, t = row % tokens;
+    to.write(b, t, h, c, c < from_columns ? from.read(b, t, h, c) : 0.f);
+  }
+}
+
+// (count, rows, columns), contiguous
+__global__ void copy_matrices(Moment from, Moment to, int from_rows, int from_columns, int to_rows,
+                              int to_columns, int64_t elements) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x; i < elements;
+       i += static_cast<int64_t>(gridDim.x) * 256) {
+    const int c = static_cast<int>(i % to_columns), r = static_cast<int>(i / to_columns % to_rows);
+    const int64_t matrix = i / to_columns / to_rows;
+    const bool inside = r < from_rows && c < from_columns;
+    const int64_t at = (matrix * from_rows + r) * from_columns + c;
+    store(to.data, i, to.type, inside ? load(from.data, at, from.type) : 0.f);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_copy_rows(const View& from, const View& to, int64_t batch, int64_t tokens, int heads,
+                             int from_columns, int to_columns, cudaStream_t stream) {
+  const int64_t elements = batch * tokens * heads * to_columns;
+  if (elements == 0) return cudaSuccess;
+  View source = from, target = to;
+  source.group = target.group = 1;
+  copy_rows<<<blocks_for(elements), 256, 0, stream>>>(source, target, tokens, heads, from_columns, to_columns,
+                                                      elements);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_copy_matrices(const Moment& from, const Moment& to, int64_t count, int from_rows,
+                                 int from_columns, int to_rows, int to_columns, cudaStream_t stream) {
+  const int64_t elements = count * to_rows * to_columns;
+  if (elements == 0) return cudaSuccess;
+  copy_matrices<<<blocks_for(elements), 256, 0, stream>>>(from, to, from_rows, from_columns, to_rows,
+                                                          to_columns, elements);
+  return cudaGetLastError();
+}
+
+}  // namespace attest::cuda
