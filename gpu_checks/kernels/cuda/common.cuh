@@ -240,9 +240,10 @@ inline unsigned grid_of(int64_t blocks) { return blocks <= 0x7fffffff ? static_c
 
 // Every launcher returns the error of its launch.
 cudaError_t launch_segment_bases(const Layout& layout, int* bases, cudaStream_t stream);
-cudaError_t launch_generic_states(const Context& context, const Lin& lin);
+cudaError_t launch_generic_states(const Context& context, const Lin& lin, const Moment& initial);
 cudaError_t launch_generic_rows(const Context& context, const Lin& lin);
-cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final);
+cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final,
+                        bool begun);
 cudaError_t launch_recurrent(const Context& context, const Recurrent& job);
 // out = S C - in for every sequence and head: G from F and F from G.
 cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& c, const Moment& in,

@@ -83,10 +83,10 @@ __device__ inline uint8_t* slot_matrix(const Delta& job, int64_t slot, int kind)
   return static_cast<uint8_t*>(job.slots) + (slot * 2 + kind) * Sizes<dim>::matrix;
 }
 
-// S^T or the transition's transpose through one chunk: R = U - S W^T, S <- G S + (g' R)^T K.
+// S^T or the transition's transpose through one chunk, whose keys are faded: R = U - S W^T, S <- G S + R^T (g' K).
 template <typename T, int dim>
-__device__ inline void advance(float (&state)[dim / 2], uint32_t tiles, bool inject, const Gates& gate) {
-  const int lane = threadIdx.x % 32, pair = 2 * (lane % 4);
+__device__ inline void advance(float (&state)[dim / 2], uint32_t tiles, bool inject, float whole) {
+  const int lane = threadIdx.x % 32;
   const uint32_t k_tile = tiles, w_tile = tiles + Sizes<dim>::tile, u_tile = w_tile + Sizes<dim>::tile;
   uint32_t left[dim / 16][4];
   pack_left<T>(left, state);
@@ -95,30 +95,27 @@ __device__ inline void advance(float (&state)[dim / 2], uint32_t tiles, bool inj
 #pragma unroll
   for (int k = 0; k < dim / 16; ++k) multiply<T, 64, 0>(removed, left[k], along_columns(w_tile, 0, k), k > 0);
   products_commit();
-  const float whole = gate.from_start[chunk - 1];
 #pragma unroll
   for (int i = 0; i < dim / 2; ++i) state[i] *= whole;
   products_wait<0>();
   pin(removed);
-  uint32_t faded[4][4];
+  uint32_t rest[4][4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     uint32_t u[4] = {0, 0, 0, 0};
     if (inject)
       load_transposed(u, u_tile + tile_offset(16 * k + lane / 16 * 8 + lane % 8,
                                               static_cast<int>(threadIdx.x) / 32 * 16 + lane / 8 % 2 * 8));
-    const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + pair),
-                 last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + pair);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 own = Pair<T>::unpack(u[i]), by = i < 2 ? first : last;
+      const float2 own = Pair<T>::unpack(u[i]);
       const int at = 4 * (2 * k + i / 2) + 2 * (i % 2);
-      faded[k][i] = Pair<T>::pack((own.x - removed[at]) * by.x, (own.y - removed[at + 1]) * by.y);
+      rest[k][i] = Pair<T>::pack(own.x - removed[at], own.y - removed[at + 1]);
     }
   }
   products_begin();
 #pragma unroll
-  for (int k = 0; k < 4; ++k) multiply<T, dim, 1>(state, faded[k], along_rows(k_tile, 0, k), true);
+  for (int k = 0; k < 4; ++k) multiply<T, dim, 1>(state, rest[k], along_rows(k_tile, 0, k), true);
   products_commit();
   products_wait<0>();
   pin(state);
@@ -133,7 +130,8 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
   const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  Gates* const gates = reinterpret_cast<Gates*>(shared + (start - shared_address(shared)) + P::gates_at);
+  uint8_t* const base = shared + (start - shared_address(shared));
+  Gates* const gates = reinterpret_cast<Gates*>(base + P::gates_at);
   const int kind = static_cast<int>(blockIdx.x % 2);
   const int h = static_cast<int>(blockIdx.x / 2 % layout.heads);
   const int64_t per_sequence = (layout.tokens + chunk - 1) / chunk, whole = layout.tokens / chunk,
@@ -193,13 +191,17 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
     fetch(c + 2);
     const Gates& gate = gates[c % P::stages];
     const float fade = gate.from_start[chunk - 1];
-    advance<T, dim>(all, tiles_of(c), kind == 0, gate);
+    uint8_t* const keys = base + (tiles_of(c) - start);
+    fade_rows<T, dim, P::threads>(keys, keys, gate.to_end);
+    publish_stores();
+    __syncthreads();
+    advance<T, dim>(all, tiles_of(c), kind == 0, fade);
     all_fade *= fade;
     if (c == 0 || c == 1 || c == 3) leave(c, all, all_fade);
     if (c == 2 || c >= 4) {
       if (c != 5) begin(part), part_fade = 1;
       if (c < 7) {
-        advance<T, dim>(part, tiles_of(c), kind == 0, gate);
+        advance<T, dim>(part, tiles_of(c), kind == 0, fade);
         part_fade *= fade;
         leave(c, part, part_fade);
       }
@@ -223,7 +225,8 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
   const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  Gates& gate = *reinterpret_cast<Gates*>(shared + (start - shared_address(shared)) + P::gates_at);
+  uint8_t* const base = shared + (start - shared_address(shared));
+  Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
   const int64_t whole = layout.tokens / chunk;
   const int h = static_cast<int>(blockIdx.x % layout.heads),
             sequence = static_cast<int>(blockIdx.x / layout.heads % layout.sequences);
@@ -249,9 +252,11 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
       prepare_gates(gate, job.gate, raw, chunk);
     }
     copies_wait<0>();
+    __syncthreads();
+    fade_rows<T, dim, P::threads>(base, base, gate.to_end);
     publish_stores();
     __syncthreads();
-    advance<T, dim>(state, start, c < own_end, gate);
+    advance<T, dim>(state, start, c < own_end, gate.from_start[chunk - 1]);
     __syncthreads();
   }
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, pair = 2 * (lane % 4);

@@ -1,7 +1,7 @@
 // The chunks of the gated delta rule, in parallel, 64 tokens each, key and value dimension `dim`:
 //   N = I + stril(beta K K^T o G), X = N^-1 (fp32: 16 x 16 blocks by substitution, then joined twice), T = X beta,
-//   U = T V, W = T g K; with levels also M = (P T) o Lambda, P = tril(Q K^T o G), and Q' = g Q - (P T g) K.
-// With S at the start of the chunk: S <- g(end) S + (g' (U - W S))^T K, O = Q' S + P T V (the last without levels).
+//   U = T V, W = T (g K); with levels also M = (P T) o Lambda, P = tril(Q K^T o G), and Q' = g Q - (P T) (g K).
+// With S at the start of the chunk: S <- g(end) S + (U - W S)^T (g' K), O = Q' S + P T V (the last without levels).
 // U and W are rows; Q' (64, dim) and M (64, 64) lie as left operands, 16 columns at a time: (step, thread, 8 values).
 #pragma once
 #include "gpu_checks/kernels/cuda/gates.cuh"
@@ -19,10 +19,10 @@ template <int dim, bool levels>
 struct PreparePlan {
   static constexpr int tile = dim / 64 * subtile_bytes;
   static constexpr int k_at = 0, v_at = tile, q_at = 2 * tile, t_at = (levels ? 3 : 2) * tile,
-                       t2_at = t_at + subtile_bytes, p_at = t2_at + subtile_bytes,
-                       n_at = p_at + (levels ? subtile_bytes : 0), x_at = n_at + 64 * padded * 4,
-                       y_at = x_at + 64 * padded * 4, gates_at = y_at + 32 * 36 * 4,
-                       beta_at = gates_at + static_cast<int>(sizeof(Gates)), bytes = 1024 + beta_at + 64 * 4;
+                       p_at = t_at + subtile_bytes, n_at = p_at + (levels ? subtile_bytes : 0),
+                       x_at = n_at + 64 * padded * 4, y_at = x_at + 64 * padded * 4,
+                       gates_at = y_at + 32 * 36 * 4, beta_at = gates_at + static_cast<int>(sizeof(Gates)),
+                       bytes = 1024 + beta_at + 64 * 4;
 };
 
 // X[r0.., c0..] = -X[r0.., r0..] N[r0.., c0..] X[c0.., c0..] for blocks of `size`, all in shared memory, `threads` threads.
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(256, 2)
   if (size <= 0) return;
   const int64_t token = place.first + in_segment * chunk;
   const uint32_t k_tile = start + P::k_at, v_tile = start + P::v_at, q_tile = start + P::q_at,
-                 t_tile = start + P::t_at, t2_tile = start + P::t2_at, p_tile = start + P::p_at;
+                 t_tile = start + P::t_at, p_tile = start + P::p_at;
   fetch_tile<T, dim, 256>(k_tile, job.k, job.k.at(place.batch, 0, h), token, size);
   fetch_tile<T, dim, 256>(v_tile, job.v, job.v.at(place.batch, 0, h), token, size);
   if constexpr (levels) fetch_tile<T, dim, 256>(q_tile, job.q, job.q.at(place.batch, 0, h), token, size);
@@ -180,22 +180,21 @@ __global__ void __launch_bounds__(256, 2)
   __syncthreads();
   join_blocks<16>(n, x, y, 2);
   join_blocks<32>(n, x, y, 1);
+  fade_rows<T, dim, 256>(base + P::k_at, base + P::k_at, gate.from_start);
   for (int i = threadIdx.x; i < 64 * 32; i += 256) {
     const int t = i / 32, s = i % 32 * 2;
     const float low = x[t * padded + s] * betas[s], high = x[t * padded + s + 1] * betas[s + 1];
     *reinterpret_cast<uint32_t*>(base + P::t_at + tile_offset(t, s)) = Pair<T>::pack(low, high);
-    *reinterpret_cast<uint32_t*>(base + P::t2_at + tile_offset(t, s)) =
-        Pair<T>::pack(low * gate.from_start[s], high * gate.from_start[s + 1]);
   }
   publish_stores();
   __syncthreads();
-  // The first warpgroup multiplies by V, the second by K.
-  const uint32_t mine = group == 0 ? t_tile : t2_tile, rows_tile = group == 0 ? v_tile : k_tile;
+  // The first warpgroup multiplies by V, the second by the faded K.
+  const uint32_t rows_tile = group == 0 ? v_tile : k_tile;
   float wide[dim / 2];
   products_begin();
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    multiply<T, dim, 0, 1>(wide, along_columns(mine, 0, k), along_rows(rows_tile, 0, k), k > 0);
+    multiply<T, dim, 0, 1>(wide, along_columns(t_tile, 0, k), along_rows(rows_tile, 0, k), k > 0);
   products_commit();
   products_wait<0>();
   pin(wide);
@@ -215,7 +214,7 @@ __global__ void __launch_bounds__(256, 2)
     products_begin();
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      multiply<T, 64, 0, 1>(m, along_columns(p_tile, 0, k), along_rows(mine, 0, k), k > 0);
+      multiply<T, 64, 0, 1>(m, along_columns(p_tile, 0, k), along_rows(t_tile, 0, k), k > 0);
     products_commit();
     products_wait<0>();
     pin(m);

@@ -1,6 +1,6 @@
 // The gated delta rule on Hopper's matrix units; chunks of 64, key and value dimension 64 or 128.
 //   prepare (chunks in parallel, delta_prepare.cuh): U and W of every chunk.
-//   walk (along the chunks of a segment, S^T in accumulators): R = U - S W^T, O = g Q S + P R, S <- G S + (g' R)^T K.
+//   walk (along the chunks of a segment, S^T in accumulators): R = U - S W^T, O = g Q S + P R, S <- G S + R^T (g' K).
 // A segment's own state and its transition (the same walk from S = I without U), a scan over segments, rows.
 // Floor at T = 131072, H = 16, d = dv = 128: 2 c^2 d x 5 + 2 c d^2 x 3 products, 378 GFLOP, 0.50 ms; chain T / c chunks;
 // input and output 0.50 ms.
@@ -143,26 +143,25 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
         start_scores(c + 1);  // past the end: of nothing, and not used
       }
       if (maker) make_gates(c + 2);
+      uint8_t* const keys = base + (k_tile - start);
+      fade_rows<T, dim, P::threads>(keys, keys, gate.to_end);  // the scores have been made of them
+      publish_stores();
+      __syncthreads();
       products_wait<mode == Mode::states ? 0 : 2>();
       pin(removed);
     }
-    // R = U - W S, as it is and faded to the end, both as left operands.
-    uint32_t rest[4][4], faded[4][4];
+    uint32_t rest[4][4];  // R = U - W S
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       uint32_t u[4] = {0, 0, 0, 0};
       if (inject)
         load_transposed(u, u_tile + tile_offset(16 * k + lane / 16 * 8 + lane % 8,
                                                 group * 64 + warp * 16 + lane / 8 % 2 * 8));
-      const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + pair),
-                   last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + pair);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float2 own = Pair<T>::unpack(u[i]), by = i < 2 ? first : last;
+        const float2 own = Pair<T>::unpack(u[i]);
         const int at = 4 * (2 * k + i / 2) + 2 * (i % 2);
-        const float low = own.x - removed[at], high = own.y - removed[at + 1];
-        if constexpr (mode == Mode::rows) rest[k][i] = Pair<T>::pack(low, high);
-        faded[k][i] = Pair<T>::pack(low * by.x, high * by.y);
+        rest[k][i] = Pair<T>::pack(own.x - removed[at], own.y - removed[at + 1]);
       }
     }
     const float whole = gate.from_start[chunk - 1];
@@ -184,7 +183,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
       products_commit();
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) multiply<T, dim, 1>(state, faded[k], along_rows(k_tile, 0, k), true);
+    for (int k = 0; k < 4; ++k) multiply<T, dim, 1>(state, rest[k], along_rows(k_tile, 0, k), true);
     products_commit();
     if constexpr (mode == Mode::rows) {
       products_wait<2>();

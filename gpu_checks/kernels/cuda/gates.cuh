@@ -48,7 +48,9 @@ __device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float
   }
   const float total = __shfl_sync(~0u, before, 31);
   const int total_zeros = __shfl_sync(~0u, zeros_before, 31);
-  const float second = before, first = before - sum[1];
+  const float earlier = __shfl_up_sync(~0u, before, 1);
+  // Not the second less its own gate: a later token must not touch the rounding of an earlier one.
+  const float second = before, first = lane > 0 ? earlier + sum[0] : sum[0];
   const int second_zeros = zeros_before, first_zeros = zeros_before - zeros[1];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -62,22 +64,20 @@ __device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float
   }
 }
 
-// (Z g')^T of a warp's 16 columns as left operands.
-template <typename T>
-__device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_tile, int column,
-                                  const Gates& gate) {
-  const int lane = threadIdx.x % 32, pair = 2 * (lane % 4);
+// The rows of a tile, each times its factor, rounded, into a tile that may be the same one.
+template <typename T, int columns, int threads>
+__device__ inline void fade_rows(const uint8_t* from, uint8_t* to, const float (&factors)[chunk]) {
+  constexpr int pieces = columns / 8;
 #pragma unroll
-  for (int k = 0; k < chunk / 16; ++k) {
-    load_transposed(faded[k],
-                    z_tile + tile_offset(16 * k + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8));
-    const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + pair),
-                 last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + pair);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 z = Pair<T>::unpack(faded[k][i]), by = i < 2 ? first : last;
-      faded[k][i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
+  for (int i = threadIdx.x; i < chunk * pieces; i += threads) {
+    const int row = i / pieces, at = tile_offset(row, i % pieces * 8);
+    const float by = factors[row];
+    uint4 four = *reinterpret_cast<const uint4*>(from + at);
+    for (uint32_t* two : {&four.x, &four.y, &four.z, &four.w}) {
+      const float2 value = Pair<T>::unpack(*two);
+      *two = Pair<T>::pack(value.x * by, value.y * by);
     }
+    *reinterpret_cast<uint4*>(to + at) = four;
   }
 }
 

@@ -7,9 +7,22 @@ namespace {
 
 constexpr int rows_of_warp = 64;
 
+// Where row `row` and column `column` of a moment lie, for sequence and head `slot`.
+__device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
+  if (column == lin.value_dim) return slot * lin.key_dim + row;  // of its companion
+  const int64_t in_matrix = m.transposed ? static_cast<int64_t>(column) * lin.key_dim + row
+                                         : static_cast<int64_t>(row) * lin.value_dim + column;
+  return slot * lin.key_dim * lin.value_dim + in_matrix;
+}
+__device__ inline float read_moment(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
+  const bool companion = column == lin.value_dim;
+  const void* const data = companion ? m.companion : m.data;
+  return data ? load(data, index_in(m, lin, slot, row, column), companion ? m.companion_type : m.type) : 0.f;
+}
+
 template <bool with_output>
 __global__ void __launch_bounds__(512)
-    generic_lin(Layout layout, Lin lin, int batch_tokens, int column_blocks) {
+    generic_lin(Layout layout, Lin lin, Moment initial, int batch_tokens, int column_blocks) {
   extern __shared__ float shared[];
   const int lane = threadIdx.x, warp = threadIdx.y, warps = blockDim.y, thread = warp * 32 + lane,
             threads = warps * 32;
@@ -29,7 +42,14 @@ __global__ void __launch_bounds__(512)
 #pragma unroll
   for (int i = 0; i < rows_of_warp; ++i) {
     const int row = warp * rows_of_warp + i;
-    state[i] = with_output && column < columns && row < lin.key_dim ? state_memory[row] : 0.f;
+    const bool inside = column < columns && row < lin.key_dim;
+    if (with_output)
+      state[i] = inside ? state_memory[row] : 0.f;
+    else  // the first segment goes on from the initial state
+      state[i] = inside && segment == first_segment(layout, place.sequence)
+                     ? read_moment(initial, lin, static_cast<int64_t>(place.sequence) * layout.heads + h, row,
+                                   column)
+                     : 0.f;
   }
   float fade = 1;
   for (int begin = 0; begin < place.size; begin += batch_tokens) {
@@ -107,8 +127,8 @@ __global__ void __launch_bounds__(512)
     lin.fade[segment * layout.heads + h] = fade;
 }
 
-// Before: states of segments from zero. After: the state at the start of each segment.
-__global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment final, int blocks) {
+// Before: states of segments from zero, or the first from the initial state (`begun`). After: at the start of each segment.
+__global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment final, bool begun, int blocks) {
   const int columns = lin.columns();
   const int64_t size = static_cast<int64_t>(columns) * lin.key_dim;
   const int64_t job = blockIdx.x / blocks,
@@ -118,15 +138,7 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
   const int column = static_cast<int>(element / lin.key_dim), row = static_cast<int>(element % lin.key_dim);
   const bool companion = column == lin.value_dim;
   const int64_t slot = static_cast<int64_t>(sequence) * layout.heads + h;
-  auto index = [&](const Moment& m) {
-    if (companion) return slot * lin.key_dim + row;
-    const int64_t in_matrix = m.transposed ? static_cast<int64_t>(column) * lin.key_dim + row
-                                           : static_cast<int64_t>(row) * lin.value_dim + column;
-    return slot * lin.key_dim * lin.value_dim + in_matrix;
-  };
-  float running = 0;
-  if (void* data = companion ? initial.companion : initial.data)
-    running = load(data, index(initial), companion ? initial.companion_type : initial.type);
+  float running = read_moment(initial, lin, slot, row, column);
   const int64_t first = first_segment(layout, sequence), count = segment_count(layout, sequence);
   float* at = lin.states + (first * layout.heads + h) * size + element;
   const int64_t stride = static_cast<int64_t>(layout.heads) * size;
@@ -144,12 +156,13 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
     for (int i = 0; i < batch; ++i) {
       if (base + i >= count) break;
       at[i * stride] = running;
-      running = fmaf(fade[i], running, own[i]);
+      running = begun && base + i == 0 ? own[i] : fmaf(fade[i], running, own[i]);
     }
     at += batch * stride;
   }
   if (void* data = companion ? final.companion : final.data)
-    store(data, index(final), companion ? final.companion_type : final.type, running);
+    store(data, index_in(final, lin, slot, row, column), companion ? final.companion_type : final.type,
+          running);
 }
 
 __global__ void count_segments(Layout layout, int* bases) {
@@ -175,7 +188,7 @@ __global__ void count_segments(Layout layout, int* bases) {
 }
 
 template <bool with_output>
-cudaError_t launch_generic(const Context& context, const Lin& lin) {
+cudaError_t launch_generic(const Context& context, const Lin& lin, const Moment& initial) {
   const int warps = (lin.key_dim + rows_of_warp - 1) / rows_of_warp,
             batch_tokens = lin.key_dim <= 256 ? 16 : 4;
   const int column_blocks = (lin.columns() + 31) / 32;
@@ -183,26 +196,27 @@ cudaError_t launch_generic(const Context& context, const Lin& lin) {
   if (blocks == 0) return cudaSuccess;
   const size_t bytes = sizeof(float) * batch_tokens * (2 * warps * rows_of_warp + 32 + 1 + 32 * warps);
   generic_lin<with_output><<<grid_of(blocks), dim3(32, warps), bytes, context.stream>>>(
-      context.layout, lin, batch_tokens, column_blocks);
+      context.layout, lin, initial, batch_tokens, column_blocks);
   return cudaGetLastError();
 }
 
 }  // namespace
 
-cudaError_t launch_generic_states(const Context& context, const Lin& lin) {
-  return launch_generic<false>(context, lin);
+cudaError_t launch_generic_states(const Context& context, const Lin& lin, const Moment& initial) {
+  return launch_generic<false>(context, lin, initial);
 }
 cudaError_t launch_generic_rows(const Context& context, const Lin& lin) {
-  return launch_generic<true>(context, lin);
+  return launch_generic<true>(context, lin, Moment{});
 }
 
-cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final) {
+cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final,
+                        bool begun) {
   const int64_t size = static_cast<int64_t>(lin.columns()) * lin.key_dim;
   const int threads = 128, blocks = static_cast<int>((size + threads - 1) / threads);
   const int64_t jobs = static_cast<int64_t>(context.layout.sequences) * context.layout.heads;
   if (jobs == 0) return cudaSuccess;
   scan_segments<<<grid_of(jobs * blocks), threads, 0, context.stream>>>(context.layout, lin, initial, final,
-                                                                        blocks);
+                                                                        begun, blocks);
   return cudaGetLastError();
 }
 

@@ -1,8 +1,8 @@
 // Lin on Hopper's matrix units: bf16 or fp16 rows, fp32 accumulation and carry, chunks of 64 tokens, dimensions 64 and 128.
 // Transposed: a warpgroup owns 64 columns of z. State P^T (64, key_dim) stays in its accumulators, and is repacked from
 // there as the left operand, so it never passes through memory:
-//   W = (X Y^T o G) to shared memory; O^T = P^T X^T g + Z^T W^T; P^T <- G(end,start) P^T + (Z g')^T Y.
-// Rounded to the input format besides the inputs: P as operand, W, Z g' (only with gates), O.
+//   W = (X Y^T o G) to shared memory; O^T = P^T X^T g + Z^T W^T; P^T <- G(end,start) P^T + Z^T (g' Y).
+// Rounded to the input format besides the inputs: P as operand, W, g' Y (only with gates), O.
 #include "gpu_checks/kernels/cuda/gates.cuh"
 
 namespace attest::cuda {
@@ -16,7 +16,7 @@ struct Plan {
   static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
   static constexpr int stage_bytes = (with_output ? wide : 0) + wide + tall;
   static constexpr int w_at = stages * stage_bytes, o_at = w_at + (with_output ? 2 * subtile_bytes : 0);
-  static constexpr int gates_at = o_at + (with_output ? tall : 0);
+  static constexpr int faded_at = o_at + (with_output ? tall : 0), gates_at = faded_at + (gated ? wide : 0);
   static constexpr int bytes = 1024 + gates_at + (gated ? 3 * sizeof(Gates) : 0);
 };
 
@@ -58,6 +58,13 @@ struct Walk {
       if (!same) fetch_tile<T, value_dim, P::workers>(z_tile(c), lin.z, z_base, token, size(c));
     }
     copies_commit();
+  }
+  // y of chunk c as the state takes it, and what makes it so where there are gates: by all threads, with a barrier.
+  __device__ uint32_t later_y_tile(int c) const { return gated ? start + P::faded_at : y_tile(c); }
+  __device__ void fade(int c) const {
+    fade_rows<T, key_dim, P::workers>(base + (y_tile(c) - start), base + P::faded_at, gates(c).to_end);
+    publish_stores();
+    __syncthreads();
   }
   // Gates of chunk c, by one warp, read a chunk ahead so that their latency stays hidden.
   __device__ void read_gates(float (&raw)[2], int c) const {
@@ -102,32 +109,22 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     publish_stores();
     __syncthreads();
     walk.fetch(c + P::stages - 2);
-    const uint32_t y_tile = walk.y_tile(c), z_tile = walk.z_tile(c);
+    const uint32_t z_tile = walk.z_tile(c);
     if constexpr (gated) {
-      uint32_t faded[chunk / 16][4];
-      const Gates& gate = walk.gates(c);
-      load_faded<T>(faded, z_tile, group * 64 + warp * 16, gate);
-      const float whole = gate.from_start[chunk - 1];
+      const float whole = walk.gates(c).from_start[chunk - 1];
       fade *= whole;
-      products_wait<0>();
-      pin(state);
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
-      products_begin();
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, key_dim, 1>(state, faded[k], along_rows(y_tile, 0, k), true);
-      products_commit();
-      if (maker) walk.make_gates(raw, c + 1);
-      products_wait<0>();
-    } else {
-      products_begin();
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
-      products_commit();
-      products_wait<0>();
+      walk.fade(c);
     }
+    const uint32_t y_tile = walk.later_y_tile(c);
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < chunk / 16; ++k)
+      multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
+    products_commit();
+    if (maker) walk.make_gates(raw, c + 1);
+    products_wait<0>();
     pin(state);
   }
   const int row = group * 64 + warp * 16 + lane / 4, pair = 2 * (lane % 4);
@@ -196,7 +193,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   store_scores<T, scores, gated>(w, walk.base + w_tile(0), group, weights);
 
   for (int c = 0; c < chunks; ++c) {
-    const uint32_t x_tile = walk.x_tile(c), y_tile = walk.y_tile(c), z_tile = walk.z_tile(c);
+    const uint32_t x_tile = walk.x_tile(c), z_tile = walk.z_tile(c);
     copies_wait<0>();  // chunk c + 1
     publish_stores();  // and W of chunk c
     __syncthreads();
@@ -214,11 +211,10 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     if constexpr (gated) {
       if (maker) walk.make_gates(raw, c + 2);
       const Gates& gate = walk.gates(c);
-      uint32_t faded[chunk / 16][4];
-      load_faded<T>(faded, z_tile, group * 64 + warp * 16, gate);
       const float whole = gate.from_start[chunk - 1];
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
+      walk.fade(c);
       products_wait<1>();
       pin(o);
 #pragma unroll
@@ -227,39 +223,25 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
         o[4 * j] *= by.x, o[4 * j + 1] *= by.y, o[4 * j + 2] *= by.x, o[4 * j + 3] *= by.y;
       }
       products_begin();
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, 64, 1, 0>(o, along_rows(z_tile, group * 64, k),
-                              along_columns(walk.start + w_tile(c), 0, k), true);
-      products_commit();
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, key_dim, 1>(state, faded[k], along_rows(y_tile, 0, k), true);
-      products_commit();
-      products_wait<2>();
-      pin(w);
-      if (c + 1 < chunks) {
-        if (!constant) weigh_scores<scores>(weights, group, walk.gates(c + 1));
-        store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, weights);
-      }
-      products_wait<1>();
-      pin(o);
-    } else {
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, 64, 1, 0>(o, along_rows(z_tile, group * 64, k),
-                              along_columns(walk.start + w_tile(c), 0, k), true);
-      products_commit();
-#pragma unroll
-      for (int k = 0; k < chunk / 16; ++k)
-        multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
-      products_commit();
-      products_wait<2>();
-      pin(w);
-      if (c + 1 < chunks) store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, weights);
-      products_wait<1>();
-      pin(o);
     }
+    const uint32_t y_tile = walk.later_y_tile(c);
+#pragma unroll
+    for (int k = 0; k < chunk / 16; ++k)
+      multiply<T, 64, 1, 0>(o, along_rows(z_tile, group * 64, k), along_columns(walk.start + w_tile(c), 0, k),
+                            true);
+    products_commit();
+#pragma unroll
+    for (int k = 0; k < chunk / 16; ++k)
+      multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
+    products_commit();
+    products_wait<2>();
+    pin(w);
+    if (c + 1 < chunks) {
+      if (gated && !constant) weigh_scores<scores>(weights, group, walk.gates(c + 1));
+      store_scores<T, scores, gated>(w, walk.base + w_tile(c + 1), group, weights);
+    }
+    products_wait<1>();
+    pin(o);
     // O^T through shared memory to whole rows.
     uint8_t* const out = walk.base + P::o_at;
 #pragma unroll

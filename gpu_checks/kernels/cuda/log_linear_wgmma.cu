@@ -32,7 +32,7 @@ template <int key_dim, int value_dim>
 struct SweepPlan {
   static constexpr int threads = 2 * value_dim, stages = 3;
   static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
-  static constexpr int stage_bytes = wide + tall, gates_at = stages * stage_bytes;
+  static constexpr int stage_bytes = wide + tall, faded_at = stages * stage_bytes, gates_at = faded_at + wide;
   static constexpr int bytes = 1024 + gates_at + 3 * sizeof(Gates);
 };
 
@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
   using P = SweepPlan<key_dim, value_dim>;
   extern __shared__ uint8_t shared[];
   const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  Gates* const gates = reinterpret_cast<Gates*>(shared + (start - shared_address(shared)) + P::gates_at);
+  uint8_t* const base = shared + (start - shared_address(shared));
+  Gates* const gates = reinterpret_cast<Gates*>(base + P::gates_at);
   const int64_t segment = blockIdx.x / layout.heads;
   const int h = static_cast<int>(blockIdx.x % layout.heads);
   const Place place = place_of(layout, segment);
@@ -88,16 +89,18 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     publish_stores();
     __syncthreads();
     const uint32_t k_tile = start + c % P::stages * P::stage_bytes, v_tile = k_tile + P::wide;
-    uint32_t faded[chunk / 16][4];
-    load_faded<T>(faded, v_tile, group * 64 + warp * 16, gates[c % 3]);
+    fade_rows<T, key_dim, P::threads>(base + (k_tile - start), base + P::faded_at, gates[c % 3].to_end);
     const float whole = gates[c % 3].from_start[chunk - 1];
 #pragma unroll
     for (int i = 0; i < key_dim / 2; ++i) run[i] *= whole, pairs[i] *= whole, quads[i] *= whole;
     run_fade *= whole;
+    publish_stores();
+    __syncthreads();
     products_begin();
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k)
-      multiply<T, key_dim, 1>(run, faded[k], along_rows(k_tile, 0, k), true);
+      multiply<T, key_dim, 1, 1>(run, along_rows(v_tile, group * 64, k),
+                                 along_rows(start + P::faded_at, 0, k), true);
     products_commit();
     fetch(c + 2);
     if (maker) make_gates(c + 1);

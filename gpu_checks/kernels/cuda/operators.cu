@@ -169,9 +169,9 @@ class Composer {
     if (only_states) job.x = View{};
     const bool matrix = tuned_ && wgmma_supports(context_, job);
     if (final_wanted || layout.bounds || layout.per_sequence > 1)
-      check(matrix ? launch_wgmma_states(context_, job) : launch_generic_states(context_, job),
+      check(matrix ? launch_wgmma_states(context_, job) : launch_generic_states(context_, job, initial),
             "states of segments");
-    check(launch_scan(context_, job, initial, final), "scan of segments");
+    check(launch_scan(context_, job, initial, final, !matrix), "scan of segments");
     if (only_states) return;
     check(matrix ? launch_wgmma_rows(context_, job) : launch_generic_rows(context_, job), "rows");
   }
