@@ -16,7 +16,8 @@ struct Plan {
   static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
   static constexpr int stage_bytes = (with_output ? wide : 0) + wide + tall;
   static constexpr int w_at = stages * stage_bytes, o_at = w_at + (with_output ? 2 * subtile_bytes : 0);
-  static constexpr int faded_at = o_at + (with_output ? tall : 0), gates_at = faded_at + (gated ? wide : 0);
+  static constexpr int faded_at = o_at + (with_output ? tall : 0),
+                       gates_at = faded_at + (gated ? 2 * wide : 0);
   static constexpr int bytes = 1024 + gates_at + (gated ? 3 * sizeof(Gates) : 0);
 };
 
@@ -36,7 +37,7 @@ struct Walk {
       : lin(l),
         place(place_of(layout, blockIdx.x / layout.heads)),
         h(static_cast<int>(blockIdx.x % layout.heads)) {
-    chunks = (place.size + chunk - 1) / chunk;
+    chunks = is(Mutant::tail_chunk_dropped) ? place.size / chunk : (place.size + chunk - 1) / chunk;
     start = (shared_address(shared) + 1023) / 1024 * 1024;
     base = shared + (start - shared_address(shared));
     same = key_dim == value_dim && lin.y.data == lin.z.data && lin.y.token == lin.z.token &&
@@ -59,12 +60,12 @@ struct Walk {
     }
     copies_commit();
   }
-  // y of chunk c as the state takes it, and what makes it so where there are gates: by all threads, with a barrier.
-  __device__ uint32_t later_y_tile(int c) const { return gated ? start + P::faded_at : y_tile(c); }
+  // y of chunk c as the state takes it, and what makes it so where there are gates: a chunk ahead, by all threads.
+  __device__ uint32_t later_y_tile(int c) const { return gated ? start + faded_at(c) : y_tile(c); }
+  __device__ int faded_at(int c) const { return P::faded_at + c % 2 * P::wide; }
   __device__ void fade(int c) const {
-    fade_rows<T, key_dim, P::workers>(base + (y_tile(c) - start), base + P::faded_at, gates(c).to_end);
-    publish_stores();
-    __syncthreads();
+    if (c < chunks)
+      fade_rows<T, key_dim, P::workers>(base + (y_tile(c) - start), base + faded_at(c), gates(c).to_end);
   }
   // Gates of chunk c, by one warp, read a chunk ahead so that their latency stays hidden.
   __device__ void read_gates(float (&raw)[2], int c) const {
@@ -99,13 +100,19 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
   if (maker) {
     walk.read_gates(raw, 0);
     walk.make_gates(raw, 0);
+    walk.make_gates(raw, 1);
   }
   for (int c = 0; c < P::stages - 2; ++c) walk.fetch(c);
+  if constexpr (gated) {
+    copies_wait<P::stages - 3>();
+    __syncthreads();
+    walk.fade(0);
+  }
   float state[key_dim / 2], fade = 1;
 #pragma unroll
   for (int i = 0; i < key_dim / 2; ++i) state[i] = 0;
   for (int c = 0; c < chunks; ++c) {
-    copies_wait<P::stages - 3>();
+    copies_wait<P::stages - 4>();  // chunk c + 1
     publish_stores();
     __syncthreads();
     walk.fetch(c + P::stages - 2);
@@ -115,7 +122,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
       fade *= whole;
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
-      walk.fade(c);
     }
     const uint32_t y_tile = walk.later_y_tile(c);
     products_begin();
@@ -123,7 +129,10 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     for (int k = 0; k < chunk / 16; ++k)
       multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
     products_commit();
-    if (maker) walk.make_gates(raw, c + 1);
+    if constexpr (gated) {
+      if (maker) walk.make_gates(raw, c + 2);
+      walk.fade(c + 1);
+    }
     products_wait<0>();
     pin(state);
   }
@@ -175,7 +184,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   auto w_tile = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   auto start_scores = [&](int c) {
 #pragma unroll
-    for (int k = 0; k < key_dim / 16; ++k)
+    for (int k = 0; k < key_dim / 16 - (is(Mutant::last_columns_skipped) && key_dim == 128); ++k)
       multiply<T, scores, 0, 0>(w, along_columns(walk.x_tile(c), 0, k),
                                 along_columns(walk.y_tile(c), group * scores, k), k > 0);
     products_commit();
@@ -191,6 +200,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   float weights[scores / 2];
   if constexpr (gated) weigh_scores<scores>(weights, group, walk.gates(0));
   store_scores<T, scores, gated>(w, walk.base + w_tile(0), group, weights);
+  if constexpr (gated) walk.fade(0);
 
   for (int c = 0; c < chunks; ++c) {
     const uint32_t x_tile = walk.x_tile(c), z_tile = walk.z_tile(c);
@@ -214,7 +224,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       const float whole = gate.from_start[chunk - 1];
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
-      walk.fade(c);
       products_wait<1>();
       pin(o);
 #pragma unroll
@@ -234,6 +243,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     for (int k = 0; k < chunk / 16; ++k)
       multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
     products_commit();
+    if constexpr (gated) walk.fade(c + 1);
     products_wait<2>();
     pin(w);
     if (c + 1 < chunks) {
@@ -254,18 +264,22 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       store_transposed(walk.start + P::o_at + tile_offset(t, column), packed[0], packed[1], packed[2],
                        packed[3]);
     }
-    barrier(1 + group, 128);
+    if (!is(Mutant::output_barrier_missing)) barrier(1 + group, 128);
 #pragma unroll
     for (int i = threadIdx.x % 128; i < chunk * 8; i += 128) {
       const int t = i / 8, column = group * 64 + i % 8 * 8;
       if (t < walk.size(c)) {
-        const int64_t to = o_base + (walk.place.first + c * chunk + t) * lin.o.token + column;
+        const int64_t to = o_base + (walk.place.first + c * chunk + t) * lin.o.token +
+                           (is(Mutant::tile_offset_missing) ? column % 64 : column);
         *reinterpret_cast<uint4*>(static_cast<T*>(lin.o.data) + to) =
             *reinterpret_cast<const uint4*>(out + tile_offset(t, column));
       }
     }
     products_wait<0>();
     pin(state);
+    if (is(Mutant::state_bf16))
+#pragma unroll
+      for (int i = 0; i < key_dim / 2; ++i) state[i] = __bfloat162float(__float2bfloat16_rn(state[i]));
   }
 #endif
 }

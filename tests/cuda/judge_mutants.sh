@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The CUDA mutants (gpu_checks/mutants/cuda), each a build of the kernels with one edit, judged by the battery:
+#   judge_mutants.sh build FOLDER            libraries for sm_90a: none.so, unmutated, and NAME.so of every mutant (needs nvcc)
+#   judge_mutants.sh judge FOLDER PROGRAM    on a GPU: every mutant must FAIL and the unmutated library PASS; a Markdown table
+# From the root of the repository. Exit status 0 all as it must be, 1 a mutant survived or the unmutated library failed.
+# JOBS: how many at a time (the number of cores). GLOB: of the mutants' names. SEED: of the battery (1).
+set -euo pipefail
+
+list=gpu_checks/mutants/cuda/cuda_mutants.hpp
+jobs="${JOBS:-$(nproc)}"
+
+# number<TAB>name<TAB>family<TAB>unit<TAB>kernel<TAB>what is wrong
+table() {
+  sed -nE 's/^ *\{Mutant::[a-z0-9_]+, "([^"]+)", ([0-9]+), "([^"]+)", "([^"]+)", "([^"]+)"\},/\1\t\2\t\3\t\4\t\5/p' "$list" |
+    while IFS=$'\t' read -r name rest; do
+      # shellcheck disable=SC2053
+      [[ "$name" == ${GLOB:-*} ]] || continue
+      printf '%s\t%s\t%s\n' "$(sed -nE "s/^ *$name = ([0-9]+),/\1/p" "$list")" "$name" "$rest"
+    done
+}
+
+compile() { # UNIT NUMBER OBJECT
+  nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -Xcompiler=-fPIC,-fvisibility=hidden -I. -DATTEST_MUTANT="$2" \
+    -c "gpu_checks/kernels/cuda/$1.cu" -o "$3" 2>/dev/null
+}
+objects() { # FOLDER: of the unmutated library
+  local file
+  for file in gpu_checks/kernels/cuda/*.cu; do echo "$1/none.$(basename "$file" .cu).o"; done
+}
+build_one() { # FOLDER NUMBER NAME UNIT
+  compile "$4" "$2" "$1/$3.o"
+  nvcc -shared -cudart static $(objects "$1" | grep -v "/none.$4.o") "$1/$3.o" -o "$1/$3.so"
+  strip "$1/$3.so"
+  rm "$1/$3.o"
+}
+judge_one() { # FOLDER PROGRAM LIBRARY KERNEL
+  local status=0
+  "$2" check --plugin "$1/$3.so" --kernel "$4" --battery --quick --seed "${SEED:-1}" --threads 2 >"$1/$3.$4.txt" 2>&1 || status=$?
+  echo "$status" >"$1/$3.$4.status"
+}
+
+build() {
+  mkdir -p "$1"
+  for file in gpu_checks/kernels/cuda/*.cu; do basename "$file" .cu; done |
+    xargs -P "$jobs" -I{} "$0" compile {} 0 "$1/none.{}.o"
+  nvcc -shared -cudart static $(objects "$1") -o "$1/none.so"
+  strip "$1/none.so"
+  table | awk -F'\t' -v folder="$1" '{print folder, $1, $2, $4}' | xargs -P "$jobs" -L 1 "$0" build_one
+}
+
+judge() {
+  local survived=0 count=0 number name family unit kernel wrong status killers
+  { table | awk -F'\t' '{print $2, $5}'; table | awk -F'\t' '{print "none", $5}' | sort -u; } |
+    awk -v folder="$1" -v program="$2" '{print folder, program, $1, $2}' | xargs -P "$jobs" -L 1 "$0" judge_one
+  echo "| mutant | family | kernel | what is wrong | rejected by |"
+  echo "| --- | ---: | --- | --- | --- |"
+  while IFS=$'\t' read -r number name family unit kernel wrong; do
+    status="$(cat "$1/$name.$kernel.status")"
+    killers="$(sed -nE 's/^ +([a-z]+) +(bitwise|bound|structural) +FAIL.*/\1/p' "$1/$name.$kernel.txt" | xargs)"
+    count=$((count + 1))
+    if [[ "$status" != 1 ]]; then survived=$((survived + 1)) killers="**SURVIVED** (exit status $status)"; fi
+    echo "| $name | $family | $kernel | $wrong | $killers |"
+  done < <(table)
+  for status in "$1"/none.*.status; do
+    [[ "$(cat "$status")" == 0 ]] || { survived=$((survived + 1)); echo "unmutated: $status: exit status $(cat "$status")"; }
+  done
+  echo
+  echo "$count mutants, $survived survived or unmutated kernels that failed"
+  [[ "$count" -gt 0 && "$survived" -eq 0 ]]
+}
+
+case "${1:-}" in
+  build | judge | compile | build_one | judge_one) "$@" ;;
+  *)
+    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
