@@ -1,6 +1,7 @@
 // Every CUDA kernel on the device against its definition in fp64 (direct masked sums; HLA by its proved compositions),
 // through the C interface: values, final states, splits, packing, grouped heads, strides, reruns, refusals; then times.
-// Prints a line per case; exit status 0 all as expected, 1 something is not, 77 no GPU. `device_check check|time [GLOB]`.
+// Prints a line per case; exit status 0 all as expected, 1 something is not, 77 no GPU.
+// `device_check check|small|reruns|wide|time [GLOB]`: small, for sanitizers; reruns, a thousand calls; wide, past 2^31 elements.
 // rms: |error| / |o| over the tensor; worst: largest error of a row over the root mean square of that row of o.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -735,6 +736,113 @@ void time_all(const char* glob) {
       }
 }
 
+__global__ void count_differences(const uint32_t* a, const uint32_t* b, int64_t words,
+                                  unsigned long long* count) {
+  unsigned long long own = 0;
+  for (int64_t i = blockIdx.x * int64_t{256} + threadIdx.x; i < words; i += gridDim.x * int64_t{256})
+    own += a[i] != b[i];
+  if (own) atomicAdd(count, own);
+}
+int64_t differences(const Array& a, const Array& b) {  // 32-bit words of the outputs that differ
+  unsigned long long *count, host = 0;
+  CUDA(cudaMalloc(&count, 8));
+  CUDA(cudaMemset(count, 0, 8));
+  count_differences<<<1024, 256>>>(static_cast<uint32_t*>(a.data), static_cast<uint32_t*>(b.data),
+                                   a.count() * width[a.kind] / 4, count);
+  CUDA(cudaMemcpy(&host, count, 8, cudaMemcpyDeviceToHost));
+  cudaFree(count);
+  return int64_t(host);
+}
+const char* const all_ops[] = {"linear",
+                               "retention",
+                               "mamba2",
+                               "ahla",
+                               "hla2",
+                               "hla3",
+                               "delta",
+                               "gated_delta",
+                               "log_linear",
+                               "log_linear_mamba2",
+                               "log_linear_gated_delta"};
+bool decays(const std::string& op) {
+  return op == "retention" || op == "ahla" || op == "hla2" || op == "hla3";
+}
+
+// A thousand calls give the same bits; a call with another input does not (the control).
+void check_reruns(const char* glob) {
+  for (const Kind kind : {bf16, f16, f32})
+    for (const std::string op : all_ops) {
+      if (fnmatch(glob, ("cuda." + op + "." + kind_names[kind]).c_str(), 0) != 0) continue;
+      const Shape shape = kind == f32 ? Shape{200, 2, 2, 2, 2, 64, 64} : Shape{1000, 4, 2, 1, 4, 128, 128};
+      Problem p = draw_problem(op, "masked", kind, shape, 1, decays(op) ? 0.96875 : 1, false);
+      const attest_kernel& k = *kernel(name_of(p));
+      Array first = output(p), again = output(p);
+      Prepared call(p.fields, {{"o", first}}, p.options), rerun(p.fields, {{"o", again}}, p.options);
+      bool good = run(k, call) && run(k, rerun);
+      int64_t words = good ? differences(first, again) : 1;
+      for (int i = 2; good && i < 1000; ++i) {
+        CUDA(cudaMemsetAsync(again.data, i, again.count() * width[kind]));
+        k.run(&rerun.call);
+        if (i % 10 == 0 || i == 999) words += differences(first, again);
+      }
+      Array other = random(p.fields["v"].shape, kind, 0, 1);
+      Fields changed = p.fields;
+      changed["v"] = other;
+      Prepared control(changed, {{"o", again}}, p.options);
+      good = good && run(k, control);
+      verdict(good && words == 0 && differences(first, again) > 0,
+              text(p) + " 1000 calls, bits compared after every tenth");
+      free_all();
+    }
+}
+
+// More than 2^31 elements in a tensor: nine batch entries against the first and the last alone, bitwise; one sequence
+// against its last 4096 tokens, which its gates have made independent of the rest.
+void check_wide(const char* glob) {
+  const int64_t batch = 9, tokens = 131072;
+  for (const std::string op : all_ops) {
+    if (fnmatch(glob, ("cuda." + op + ".bf16").c_str(), 0) != 0) continue;
+    Problem p = draw_problem(op, "masked", bf16, {batch * tokens, 16, 16, 16, 16, 128, 128}, 1,
+                             decays(op) ? 0.96875 : 1, false);
+    p.options["segment"] = {"8192", 8192};
+    const auto entries = [&](Array a, int64_t first, int64_t count) {
+      const int64_t row = a.count() / (batch * tokens);
+      a.data = static_cast<char*>(a.data) + first * tokens * row * width[a.kind];
+      a.shape[0] = count, a.shape[1] = tokens;
+      return a;
+    };
+    Array whole = output(p), alone = make({1, tokens, 16, 128}, bf16);
+    Fields fields;
+    for (auto& [name, a] : p.fields) fields[name] = entries(a, 0, batch);
+    Prepared call(fields, {{"o", entries(whole, 0, batch)}}, p.options);
+    const attest_kernel& k = *kernel(name_of(p));
+    bool good = run(k, call);
+    for (const int64_t b : {int64_t{0}, batch - 1}) {
+      for (auto& [name, a] : p.fields) fields[name] = entries(a, b, 1);
+      Prepared one(fields, {{"o", alone}}, p.options);
+      const bool done = good && run(k, one);
+      const int64_t words = done ? differences(entries(whole, b, 1), alone) : -1;
+      verdict(words == 0, name_of(p) + " B=9 T=131072 H=16 d=dv=128 (2.4e9 elements): entry " +
+                              std::to_string(b) +
+                              " against itself alone, words that differ: " + std::to_string(words));
+    }
+    const int64_t words = good ? differences(entries(whole, 0, 1), alone) : 0;
+    verdict(words > 0, name_of(p) + " control: the first entry is not the last");
+    free_all();
+  }
+  if (fnmatch(glob, "cuda.mamba2.bf16", 0) != 0) return;
+  const int64_t n = 1048640, tail = 4096;
+  Problem p = draw_problem("mamba2", "masked", bf16, {n, 16, 16, 16, 16, 128, 128}, 1, 1, false);
+  Array o = output(p), last = make({1, tail, 16, 128}, bf16);
+  Prepared whole(p.fields, {{"o", o}}, {}), part(tokens_of(p, n - tail, n), {{"o", last}}, {});
+  const attest_kernel& k = *kernel(name_of(p));
+  const bool good = run(k, whole) && run(k, part);
+  const std::vector<char> a = bytes_of(rows_of(o, n - tail / 2, n)),
+                          b = bytes_of(rows_of(last, tail / 2, tail));
+  verdict(good && a == b, text(p) + " (2.15e9 elements): its last 2048 rows, bitwise");
+  free_all();
+}
+
 // One token of 256 sequences, 16 heads: each state is read and written once.
 void time_steps(const char* glob) {
   std::printf(
@@ -795,6 +903,10 @@ int main(int argc, char** argv) {
   if (what == "time") {
     time_all(glob);
     time_steps(glob);
+  } else if (what == "reruns") {
+    check_reruns(glob);
+  } else if (what == "wide") {
+    check_wide(glob);
   } else {
     check_all(glob, what == "small");
   }

@@ -21,7 +21,7 @@ table() {
 
 compile() { # UNIT NUMBER OBJECT
   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -Xcompiler=-fPIC,-fvisibility=hidden -I. -DATTEST_MUTANT="$2" \
-    -c "gpu_checks/kernels/cuda/$1.cu" -o "$3" 2>/dev/null
+    -c "gpu_checks/kernels/cuda/$1.cu" -o "$3" 2>"$3.log" || { cat "$3.log" >&2; return 1; }
 }
 objects() { # FOLDER: of the unmutated library
   local file
@@ -31,7 +31,7 @@ build_one() { # FOLDER NUMBER NAME UNIT
   compile "$4" "$2" "$1/$3.o"
   nvcc -shared -cudart static $(objects "$1" | grep -v "/none.$4.o") "$1/$3.o" -o "$1/$3.so"
   strip "$1/$3.so"
-  rm "$1/$3.o"
+  rm "$1/$3.o" "$1/$3.o.log"
 }
 judge_one() { # FOLDER PROGRAM LIBRARY KERNEL
   local status=0

@@ -63,7 +63,7 @@ struct View {
   int group = 1;
   int64_t batch = 0, token = 0, head = 0, dim = 1;
   __host__ __device__ int64_t at(int64_t b, int64_t t, int h) const {
-    const int own = is(Mutant::group_modulo) && group > 1 ? h % group : h / group;
+    const int own = is<Mutant::group_modulo> && group > 1 ? h % group : h / group;
     return b * batch + t * token + static_cast<int64_t>(own) * head;
   }
   __device__ float read(int64_t b, int64_t t, int h, int64_t i) const {
@@ -94,7 +94,7 @@ __device__ inline Place place_of(const Layout& layout, int64_t segment) {
   if (!layout.bounds) {
     const int sequence = static_cast<int>(segment / layout.per_sequence);
     int64_t first = segment % layout.per_sequence * layout.segment;
-    if (is(Mutant::index_token_16_bits)) first = static_cast<uint16_t>(first);
+    if (is<Mutant::index_token_16_bits>) first = static_cast<uint16_t>(first);
     const int64_t left = layout.tokens - first;
     return {sequence, first, sequence, static_cast<int>(left < layout.segment ? left : layout.segment)};
   }
@@ -105,7 +105,7 @@ __device__ inline Place place_of(const Layout& layout, int64_t segment) {
     (layout.segment_base[middle] <= segment ? low : high) = middle;
   }
   const int64_t first = layout.bounds[low] + (segment - layout.segment_base[low]) * layout.segment;
-  const int64_t left = layout.bounds[is(Mutant::packed_end_ignored) ? layout.sequences : low + 1] - first;
+  const int64_t left = layout.bounds[is<Mutant::packed_end_ignored> ? layout.sequences : low + 1] - first;
   return {0, first, low, static_cast<int>(left < layout.segment ? left : layout.segment)};
 }
 __device__ inline int64_t first_segment(const Layout& layout, int sequence) {
@@ -140,7 +140,7 @@ struct Gate {
   // What a token's gate is made of, and its log2; below the exponent range of a float the gate is zero, -infinity.
   __device__ float raw(int64_t b, int64_t t, int h) const {
     if (kind == GateKind::none) return 1;
-    if (is(Mutant::gate_of_head_zero)) h = 0;
+    if (is<Mutant::gate_of_head_zero>) h = 0;
     if (kind == GateKind::constant) return view.data ? load(view.data, h, view.type) : value;
     return view.read(b, t, h, 0);
   }

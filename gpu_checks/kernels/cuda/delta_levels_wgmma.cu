@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(Sizes<dim>::threads)
   const float by = kind == 0 ? 1.f : left_fade;
 #pragma unroll
   for (int i = 0; i < dim / 2; ++i)
-    state[i] = fmaf(is(Mutant::join_fades_swapped) ? left_fade : right_fade, state[i], by * other[i]);
+    state[i] = fmaf(is<Mutant::join_fades_swapped> ? left_fade : right_fade, state[i], by * other[i]);
   publish_stores();
   __syncthreads();
   products_begin();
@@ -420,7 +420,7 @@ __global__ void __launch_bounds__(256, 1)
     for (int i = 0; i < dim / 2; ++i) q[i] *= fade;
     products_begin();
 #pragma unroll
-    for (int k = 0; k < (is(Mutant::query_stands_still) ? 0 : dim / 16); ++k)
+    for (int k = 0; k < (is<Mutant::query_stands_still> ? 0 : dim / 16); ++k)
       multiply<T, dim, 0>(q, left[k], matrix_along_columns<dim>(d_matrix, k), true);
     products_commit();
     products_wait<1>();
@@ -440,7 +440,7 @@ __global__ void __launch_bounds__(256, 1)
       *reinterpret_cast<uint32_t*>(out + tile_offset(t + 8 * half, 8 * j + pair)) =
           Pair<T>::pack(job.scale * o[4 * j + 2 * half], job.scale * o[4 * j + 2 * half + 1]);
   barrier(1 + group, 128);
-  if (is(Mutant::second_row_half_unwritten) && group == 1 && size < chunk) return;
+  if (is<Mutant::second_row_half_unwritten> && group == 1 && size < chunk) return;
   const int64_t o_base = job.o.at(sequence, token, h);
 #pragma unroll
   for (int i = threadIdx.x % 128; i < chunk * pieces; i += 128) {

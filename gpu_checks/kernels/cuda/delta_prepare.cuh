@@ -179,11 +179,11 @@ __global__ void __launch_bounds__(256, 2)
   }
   __syncthreads();
   join_blocks<16>(n, x, y, 2);
-  if (!is(Mutant::inverse_corner_missing)) join_blocks<32>(n, x, y, 1);
+  if (!is<Mutant::inverse_corner_missing>) join_blocks<32>(n, x, y, 1);
   fade_rows<T, dim, 256>(base + P::k_at, base + P::k_at, gate.from_start);
   for (int i = threadIdx.x; i < 64 * 32; i += 256) {
     const int t = i / 32, s = i % 32 * 2;
-    const bool weighed = !is(Mutant::delta_beta_missing);
+    const bool weighed = !is<Mutant::delta_beta_missing>;
     const float low = x[t * padded + s] * (weighed ? betas[s] : 1.f),
                 high = x[t * padded + s + 1] * (weighed ? betas[s + 1] : 1.f);
     *reinterpret_cast<uint32_t*>(base + P::t_at + tile_offset(t, s)) = Pair<T>::pack(low, high);

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     for (int i = 0; i < 2; ++i)
       if (const int t = c * chunk + 2 * lane + i; t < place.size)
         raw[i] = job.gate.raw(place.batch,
-                              is(Mutant::packed_gates_from_zero) && layout.bounds ? t : place.first + t, h);
+                              is<Mutant::packed_gates_from_zero> && layout.bounds ? t : place.first + t, h);
   };
   auto make_gates = [&](int c) {
     if (c >= chunks) return;

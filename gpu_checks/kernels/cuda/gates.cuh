@@ -24,7 +24,7 @@ __device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base,
   const uint32_t to = tile + tile_offset(row, column);
 #pragma unroll
   for (int i = 0; i < chunk / rows; ++i, from += step)
-    copy_async(to + i * rows * 128, from, row + i * rows < size || is(Mutant::tail_dead_rows));
+    copy_async(to + i * rows * 128, from, row + i * rows < size || is<Mutant::tail_dead_rows>);
 }
 
 // The gates of a chunk out of two tokens' raw gates in each lane of a warp.
@@ -34,7 +34,7 @@ __device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float
   int zeros[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const bool inside = 2 * lane + i < size || is(Mutant::tail_decay_full_chunk);
+    const bool inside = 2 * lane + i < size || is<Mutant::tail_decay_full_chunk>;
     const float x = inside ? gate.log2_of(raw[i]) : 0.f;
     zeros[i] = isinf(x);
     sum[i] = zeros[i] ? 0.f : x;
@@ -51,14 +51,14 @@ __device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float
   const int total_zeros = __shfl_sync(~0u, zeros_before, 31);
   const float earlier = __shfl_up_sync(~0u, before, 1);
   // Not the second less its own gate: a later token must not touch the rounding of an earlier one.
-  const float second = before, first = is(Mutant::gate_by_difference) ? before - sum[1]
+  const float second = before, first = is<Mutant::gate_by_difference> ? before - sum[1]
                                        : lane > 0                     ? earlier + sum[0]
                                                                       : sum[0];
   const int second_zeros = zeros_before, first_zeros = zeros_before - zeros[1];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     float s = i ? second : first;
-    if (is(Mutant::gate_sum_bf16)) s = __bfloat162float(__float2bfloat16_rn(s));
+    if (is<Mutant::gate_sum_bf16>) s = __bfloat162float(__float2bfloat16_rn(s));
     const int z = i ? second_zeros : first_zeros;
     const int t = 2 * lane + i;
     gates.sum[t] = s;
@@ -117,7 +117,7 @@ __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
       const int s = group * scores + 8 * j + pair, i = 4 * j + 2 * half;
       const float low = gated ? w[i] * weights[i] : w[i], high = gated ? w[i + 1] * weights[i + 1] : w[i + 1];
       *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) =
-          Pair<T>::pack(t >= s + is(Mutant::mask_strict) ? low : 0.f, t > s ? high : 0.f);
+          Pair<T>::pack(t >= s + is<Mutant::mask_strict> ? low : 0.f, t > s ? high : 0.f);
     }
   }
 }

@@ -10,7 +10,7 @@ constexpr int rows_of_warp = 64;
 // Where row `row` and column `column` of a moment lie, for sequence and head `slot`.
 __device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
   if (column == lin.value_dim) return slot * lin.key_dim + row;  // of its companion
-  const int width = is(Mutant::extents_swapped) ? lin.key_dim : lin.value_dim;
+  const int width = is<Mutant::extents_swapped> ? lin.key_dim : lin.value_dim;
   const int64_t in_matrix = m.transposed ? static_cast<int64_t>(column) * lin.key_dim + row
                                          : static_cast<int64_t>(row) * width + column;
   return slot * lin.key_dim * lin.value_dim + in_matrix;
@@ -19,7 +19,7 @@ __device__ inline float read_moment(const Moment& m, const Lin& lin, int64_t slo
   const bool companion = column == lin.value_dim;
   const void* const data = companion ? m.companion : m.data;
   Moment read = m;
-  if (is(Mutant::state_transposed) && lin.key_dim == lin.value_dim) read.transposed = !m.transposed;
+  if (is<Mutant::state_transposed> && lin.key_dim == lin.value_dim) read.transposed = !m.transposed;
   return data ? load(data, index_in(read, lin, slot, row, column), companion ? m.companion_type : m.type)
               : 0.f;
 }
@@ -31,12 +31,12 @@ __global__ void __launch_bounds__(512)
   const int lane = threadIdx.x, warp = threadIdx.y, warps = blockDim.y, thread = warp * 32 + lane,
             threads = warps * 32;
   const int columns = lin.columns(), padded = warps * rows_of_warp;
-  const int64_t job = (is(Mutant::index_block_16_bits) ? blockIdx.x & 0xffff : blockIdx.x) / column_blocks,
+  const int64_t job = (is<Mutant::index_block_16_bits> ? blockIdx.x & 0xffff : blockIdx.x) / column_blocks,
                 segment = job / layout.heads;
   const int h = static_cast<int>(job % layout.heads),
             column = static_cast<int>(blockIdx.x % column_blocks) * 32 + lane;
   Place place = place_of(layout, segment);
-  if (is(Mutant::segment_overlaps) && !with_output &&
+  if (is<Mutant::segment_overlaps> && !with_output &&
       segment + 1 < first_segment(layout, place.sequence) + segment_count(layout, place.sequence))
     ++place.size;
   float* xs = shared;                      // (batch_tokens, padded)
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(512)
                     row = (place.batch * layout.tokens + token) * layout.heads + h;
       float sum = 0;
       for (int w = 0; w < warps; ++w) sum += partial[(i / 32 * warps + w) * 32 + i % 32];
-      if (is(Mutant::warp_counted_twice))
+      if (is<Mutant::warp_counted_twice>)
         for (int w = 1; w < warps; ++w) sum += partial[i / 32 * warps * 32 + i % 32];
       sum *= lin.coefficient;
       if (lin.add.data && c < columns) sum += lin.add_scale * lin.add.read(place.batch, token, h, c);
@@ -148,7 +148,7 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
   const int column = static_cast<int>(element / lin.key_dim), row = static_cast<int>(element % lin.key_dim);
   const bool companion = column == lin.value_dim;
   const int64_t slot = static_cast<int64_t>(sequence) * layout.heads + h;
-  float running = read_moment(initial, lin, is(Mutant::state_of_sequence_zero) ? h : slot, row, column);
+  float running = read_moment(initial, lin, is<Mutant::state_of_sequence_zero> ? h : slot, row, column);
   const int64_t first = first_segment(layout, sequence), count = segment_count(layout, sequence);
   float* at = lin.states + (first * layout.heads + h) * size + element;
   const int64_t stride = static_cast<int64_t>(layout.heads) * size;
@@ -165,12 +165,12 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       if (base + i >= count) break;
-      if (!is(Mutant::prefix_inclusive)) at[i * stride] = running;
+      if (!is<Mutant::prefix_inclusive>) at[i * stride] = running;
       running = begun && base + i == 0 ? own[i] : fmaf(fade[i], running, own[i]);
     }
     at += batch * stride;
   }
-  if (is(Mutant::packed_empty_unwritten) && count == 0) return;
+  if (is<Mutant::packed_empty_unwritten> && count == 0) return;
   if (void* data = companion ? final.companion : final.data)
     store(data, index_in(final, lin, slot, row, column), companion ? final.companion_type : final.type,
           running);

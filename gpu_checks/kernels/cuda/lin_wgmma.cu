@@ -37,7 +37,7 @@ struct Walk {
       : lin(l),
         place(place_of(layout, blockIdx.x / layout.heads)),
         h(static_cast<int>(blockIdx.x % layout.heads)) {
-    chunks = is(Mutant::tail_chunk_dropped) ? place.size / chunk : (place.size + chunk - 1) / chunk;
+    chunks = is<Mutant::tail_chunk_dropped> ? place.size / chunk : (place.size + chunk - 1) / chunk;
     start = (shared_address(shared) + 1023) / 1024 * 1024;
     base = shared + (start - shared_address(shared));
     same = key_dim == value_dim && lin.y.data == lin.z.data && lin.y.token == lin.z.token &&
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   auto w_tile = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   auto start_scores = [&](int c) {
 #pragma unroll
-    for (int k = 0; k < key_dim / 16 - (is(Mutant::last_columns_skipped) && key_dim == 128); ++k)
+    for (int k = 0; k < key_dim / 16 - (is<Mutant::last_columns_skipped> && key_dim == 128); ++k)
       multiply<T, scores, 0, 0>(w, along_columns(walk.x_tile(c), 0, k),
                                 along_columns(walk.y_tile(c), group * scores, k), k > 0);
     products_commit();
@@ -264,20 +264,20 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       store_transposed(walk.start + P::o_at + tile_offset(t, column), packed[0], packed[1], packed[2],
                        packed[3]);
     }
-    if (!is(Mutant::output_barrier_missing)) barrier(1 + group, 128);
+    if (!is<Mutant::output_barrier_missing>) barrier(1 + group, 128);
 #pragma unroll
     for (int i = threadIdx.x % 128; i < chunk * 8; i += 128) {
       const int t = i / 8, column = group * 64 + i % 8 * 8;
       if (t < walk.size(c)) {
         const int64_t to = o_base + (walk.place.first + c * chunk + t) * lin.o.token +
-                           (is(Mutant::tile_offset_missing) ? column % 64 : column);
+                           (is<Mutant::tile_offset_missing> ? column % 64 : column);
         *reinterpret_cast<uint4*>(static_cast<T*>(lin.o.data) + to) =
             *reinterpret_cast<const uint4*>(out + tile_offset(t, column));
       }
     }
     products_wait<0>();
     pin(state);
-    if (is(Mutant::state_bf16))
+    if (is<Mutant::state_bf16>)
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] = __bfloat162float(__float2bfloat16_rn(state[i]));
   }

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     const float whole = gates[c % 3].from_start[chunk - 1];
 #pragma unroll
     for (int i = 0; i < key_dim / 2; ++i)
-      run[i] *= whole, pairs[i] *= whole, quads[i] *= is(Mutant::level_idle_undecayed) ? 1.f : whole;
+      run[i] *= whole, pairs[i] *= whole, quads[i] *= is<Mutant::level_idle_undecayed> ? 1.f : whole;
     run_fade *= whole;
     publish_stores();
     __syncthreads();
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) {
         run[i] += pairs[i];
-        if (!is(Mutant::level_not_cleared)) pairs[i] = 0;
+        if (!is<Mutant::level_not_cleared>) pairs[i] = 0;
       }
       run_fade *= pairs_fade;
     }
@@ -258,7 +258,7 @@ __global__ void finish_state(Layout layout, LogLinear job, int key_dim, int valu
 
 // The level of two tokens whose numbers differ in these bits.
 __device__ inline int level_of(int difference) {
-  if (is(Mutant::level_float_log))
+  if (is<Mutant::level_float_log>)
     return difference ? 1 + static_cast<int>(floorf(logf(static_cast<float>(difference)) / logf(2.f))) : 0;
   return 32 - __clz(difference);
 }
@@ -380,7 +380,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
 
   float between = 1;  // the gates from the end of the block to the start of the chunk
   int which = 0;
-  for (int64_t left = number; (is(Mutant::level_top_unread) ? left & (left - 1) : left) != 0;
+  for (int64_t left = number; (is<Mutant::level_top_unread> ? left & (left - 1) : left) != 0;
        left &= left - 1, ++which) {
     const int bit = __ffsll(left) - 1;
     copies_wait<1>();
@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
       for (int i = 0; i < 2; ++i) {
         const int t = 8 * j + pair + i;
         const float by =
-            t < size ? fade * gate.from_start[t] * scales[t * stride + bit + 7 - is(Mutant::level_one_low)]
+            t < size ? fade * gate.from_start[t] * scales[t * stride + bit + 7 - is<Mutant::level_one_low>]
                      : 0.f;
         o[4 * j + i] = fmaf(by, part[4 * j + i], o[4 * j + i]);
         o[4 * j + 2 + i] = fmaf(by, part[4 * j + 2 + i], o[4 * j + 2 + i]);
@@ -429,7 +429,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
 #pragma unroll
   for (int i = threadIdx.x % 128; i < chunk * 8; i += 128) {
     const int t = i / 8, column = group * 64 + i % 8 * 8;
-    if (t < size - (is(Mutant::tail_last_row_unwritten) && size < chunk))
+    if (t < size - (is<Mutant::tail_last_row_unwritten> && size < chunk))
       *reinterpret_cast<uint4*>(static_cast<T*>(job.o.data) + o_base + (token + t) * job.o.token + column) =
           *reinterpret_cast<const uint4*>(base + out_at + tile_offset(t, column));
   }

@@ -134,7 +134,7 @@ class Composer {
       int* bases = take<int>(call_.sequences + 1);
       layout.segment_base = bases;
       if (counting()) return;
-      if (is(Mutant::table_cached_by_pointer)) {
+      if (is<Mutant::table_cached_by_pointer>) {
         static const int64_t* known = nullptr;
         if (known == call_.bounds) return;
         known = call_.bounds;
@@ -245,7 +245,7 @@ class Composer {
       check(launch_cross(context_, from[0], from[1], from[2], f_initial, call_.key_dim, call_.value_dim),
             "initial F");
     run(first, transposed(from[0]), transposed(s_final));
-    Lin second = lin(call_.q, a, call_.v, o, call_.value_dim, is(Mutant::decay_power_low) ? 1 : 2);
+    Lin second = lin(call_.q, a, call_.v, o, call_.value_dim, is<Mutant::decay_power_low> ? 1 : 2);
     second.x_scale = call_.scale;
     with_extra(second, nullptr);
     View ridge;
@@ -262,7 +262,7 @@ class Composer {
       with_extra(third, nullptr);
       run(third, from[1], c_final, states_only);
     }
-    run(second, is(Mutant::third_moment_not_restored) ? Moment{} : f_initial, f_final);
+    run(second, is<Mutant::third_moment_not_restored> ? Moment{} : f_initial, f_final);
     if (leave && !counting())
       check(launch_cross(context_, s_final, c_final, f_final, to[2], call_.key_dim, call_.value_dim),
             "final G");

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(512) recurrent(Layout layout, Recurrent job, i
     return memory[(static_cast<int64_t>(bit) * job.key_dim + row) * columns];
   };
   int64_t position = with_levels && job.initial_position ? job.initial_position[sequence] : 0;
-  if (is(Mutant::position_not_carried)) position = 0;
+  if (is<Mutant::position_not_carried>) position = 0;
   float state[rows_of_warp];
 #pragma unroll
   for (int i = 0; i < rows_of_warp; ++i) state[i] = with_levels ? 0.f : initial(0, first_row + i);
@@ -168,7 +168,7 @@ __global__ void cross(int heads, Moment s, Moment c, Moment in, Moment out, int 
                   : 0.f;
     };
     double sum = 0;
-    if (s.data && !is(Mutant::cross_dropped))
+    if (s.data && !is<Mutant::cross_dropped>)
       for (int j = 0; j < key_dim; ++j)
         sum = fma(double(load(s.data, (matrix * key_dim + row) * key_dim + j, s.type)), at(c, j), sum);
     store(companion ? out.companion : out.data, i, companion ? out.companion_type : out.type,

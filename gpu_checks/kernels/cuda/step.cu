@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(256) decode(int heads, const __grid_constant__
       r[c] *= g;
     }
     __syncthreads();
-    third.template run<1>({q}, {z}, is(Mutant::step_decay_low) ? g : g * g, k, r);
+    third.template run<1>({q}, {z}, is<Mutant::step_decay_low> ? g : g * g, k, r);
     if (c < dim) job.o.write(b, 0, h, c, fmaf(-g * g, z[c], rest));
   }
   if constexpr (kind == StepKind::hla3) {

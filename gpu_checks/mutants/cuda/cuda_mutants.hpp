@@ -1,5 +1,5 @@
 // Deliberately wrong CUDA kernels: edits of the real ones, one compiled in with -DATTEST_MUTANT=number, each at the place
-// where `is(Mutant::name)` stands in gpu_checks/kernels/cuda. Without it `is` is false at compile time and leaves no code.
+// where `is<Mutant::name>` stands in gpu_checks/kernels/cuda. Without it `is` is false at compile time and leaves no code.
 // tests/cuda/judge_mutants.sh builds each and has the battery judge it. Families: ../FAMILIES.md; family 2 is met by the CPU
 // mutants, and family 12 has no kernel here yet.
 #pragma once
@@ -55,7 +55,8 @@ enum class Mutant : int {
   delta_beta_missing = 40,
 };
 
-constexpr bool is(Mutant mutant) { return static_cast<int>(mutant) == ATTEST_MUTANT; }
+template <Mutant mutant>
+constexpr bool is = static_cast<int>(mutant) == ATTEST_MUTANT;
 
 struct MutantInfo {
   Mutant mutant;
