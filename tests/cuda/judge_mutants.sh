@@ -20,6 +20,7 @@ table() {
 }
 
 compile() { # UNIT NUMBER OBJECT
+  if [[ -f "$3" && -z "$(find gpu_checks/kernels/cuda gpu_checks/mutants/cuda -newer "$3" -print -quit)" ]]; then return; fi
   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -Xcompiler=-fPIC,-fvisibility=hidden -I. -DATTEST_MUTANT="$2" \
     -c "gpu_checks/kernels/cuda/$1.cu" -o "$3" 2>"$3.log" || { cat "$3.log" >&2; return 1; }
 }

@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(256, 1)
   const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
   uint8_t* const base = shared + (start - shared_address(shared));
   const int h = static_cast<int>(blockIdx.x % layout.heads), group = threadIdx.x / 128,
-            warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, pair = 2 * (lane % 4);
+            warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int64_t per_sequence = (layout.tokens + chunk - 1) / chunk, pairs = (per_sequence + 1) / 2,
                 sequence = blockIdx.x / layout.heads / pairs, even = blockIdx.x / layout.heads % pairs * 2;
   const bool both = even + 1 < per_sequence, mine = group == 0 || both;
@@ -431,24 +431,12 @@ __global__ void __launch_bounds__(256, 1)
     pin(q);
   }
   if (!mine) return;
-  // Through the tile of v, which this warpgroup alone has read, to whole rows.
-  uint8_t* const out = base + P::v_at + group * P::tile;
-#pragma unroll
-  for (int j = 0; j < dim / 8; ++j)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<uint32_t*>(out + tile_offset(t + 8 * half, 8 * j + pair)) =
-          Pair<T>::pack(job.scale * o[4 * j + 2 * half], job.scale * o[4 * j + 2 * half + 1]);
-  barrier(1 + group, 128);
   if (is<Mutant::second_row_half_unwritten> && group == 1 && size < chunk) return;
-  const int64_t o_base = job.o.at(sequence, token, h);
 #pragma unroll
-  for (int i = threadIdx.x % 128; i < chunk * pieces; i += 128) {
-    const int row = i / pieces, column = i % pieces * 8;
-    if (row < size)
-      *reinterpret_cast<uint4*>(static_cast<T*>(job.o.data) + o_base + row * job.o.token + column) =
-          *reinterpret_cast<const uint4*>(out + tile_offset(row, column));
-  }
+  for (int i = 0; i < dim / 2; ++i) o[i] *= job.scale;
+  // Through the tile of v, which this warpgroup alone has read.
+  store_rows<T, dim>(o, base + P::v_at + group * P::tile, job.o, job.o.at(sequence, token, h), size,
+                     1 + group);
 #endif
 }
 

@@ -13,7 +13,8 @@ cudaError_t allow_shared(K kernel, int bytes) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
-constexpr int padded = 68;  // floats of a row of a 64 x 64 matrix
+constexpr int padded = 72;       // floats of a row of a 64 x 64 matrix
+constexpr int chunk_levels = 7;  // inside a chunk
 
 template <int dim, bool levels>
 struct PreparePlan {
@@ -22,30 +23,50 @@ struct PreparePlan {
                        p_at = t_at + subtile_bytes, n_at = p_at + (levels ? subtile_bytes : 0),
                        x_at = n_at + 64 * padded * 4, y_at = x_at + 64 * padded * 4,
                        gates_at = y_at + 32 * 36 * 4, beta_at = gates_at + static_cast<int>(sizeof(Gates)),
-                       bytes = 1024 + beta_at + 64 * 4;
+                       scales_at = beta_at + 64 * 4,
+                       bytes = 1024 + scales_at + (levels ? 64 * (chunk_levels + 1) * 4 : 0);
 };
 
-// X[r0.., c0..] = -X[r0.., r0..] N[r0.., c0..] X[c0.., c0..] for blocks of `size`, all in shared memory, `threads` threads.
+// Two rows and two columns of A B, A (.., size) row-major with stride `padded`, B with its own stride.
+template <int size>
+__device__ inline void small_product(float (&sum)[2][2], const float* a, const float* b, int b_stride) {
+#pragma unroll
+  for (int k = 0; k < size; k += 4) {
+    const float4 rows[2] = {*reinterpret_cast<const float4*>(a + k),
+                            *reinterpret_cast<const float4*>(a + padded + k)};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 two = *reinterpret_cast<const float2*>(b + (k + i) * b_stride);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float left = i == 0 ? rows[r].x : i == 1 ? rows[r].y : i == 2 ? rows[r].z : rows[r].w;
+        sum[r][0] = fmaf(left, two.x, sum[r][0]), sum[r][1] = fmaf(left, two.y, sum[r][1]);
+      }
+    }
+  }
+}
+
+// X[r0.., c0..] = -X[r0.., r0..] N[r0.., c0..] X[c0.., c0..] for blocks of `size`, all in shared memory, by all threads.
 template <int size>
 __device__ inline void join_blocks(const float* n, float* x, float* y, int pairs) {
-  for (int i = threadIdx.x; i < pairs * size * size; i += 256) {
-    const int pair = i / (size * size), r = i / size % size, c = i % size, first = pair * 2 * size,
-              second = first + size;
-    float sum = 0;
-#pragma unroll
-    for (int k = 0; k < size; ++k)
-      sum = fmaf(n[(second + r) * padded + first + k], x[(first + k) * padded + first + c], sum);
-    y[(pair * size + r) * 36 + c] = sum;
+  constexpr int tiles = size / 2, y_stride = 36;
+  const int i = threadIdx.x, pair = i / (tiles * tiles), r = i / tiles % tiles * 2, c = i % tiles * 2,
+            first = pair * 2 * size, second = first + size;
+  const bool mine = i < pairs * tiles * tiles;
+  float* const own = y + (pair * size + r) * y_stride + c;
+  if (mine) {
+    float sum[2][2] = {};
+    small_product<size>(sum, n + (second + r) * padded + first, x + first * padded + first + c, padded);
+    *reinterpret_cast<float2*>(own) = make_float2(sum[0][0], sum[0][1]);
+    *reinterpret_cast<float2*>(own + y_stride) = make_float2(sum[1][0], sum[1][1]);
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < pairs * size * size; i += 256) {
-    const int pair = i / (size * size), r = i / size % size, c = i % size, first = pair * 2 * size,
-              second = first + size;
-    float sum = 0;
-#pragma unroll
-    for (int k = 0; k < size; ++k)
-      sum = fmaf(x[(second + r) * padded + second + k], y[(pair * size + k) * 36 + c], sum);
-    x[(second + r) * padded + first + c] = -sum;
+  if (mine) {
+    float sum[2][2] = {};
+    small_product<size>(sum, x + (second + r) * padded + second, y + pair * size * y_stride + c, y_stride);
+    float* const out = x + (second + r) * padded + first + c;
+    *reinterpret_cast<float2*>(out) = make_float2(-sum[0][0], -sum[0][1]);
+    *reinterpret_cast<float2*>(out + padded) = make_float2(-sum[1][0], -sum[1][1]);
   }
   __syncthreads();
 }
@@ -78,9 +99,8 @@ __device__ inline void load_left(uint32_t (&left)[columns / 16][4], const void* 
   }
 }
 
-// Rows of P T times the level scales, zero above the diagonal and past the end.
-__device__ inline void weigh_levels(float (&m)[32], const Delta& job, int64_t batch, int64_t token, int h,
-                                    int size) {
+// Rows of P T times the level scales (row, chunk_levels + 1), zero above the diagonal and past the end.
+__device__ inline void weigh_levels(float (&m)[32], const float* scales, int size) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -89,9 +109,30 @@ __device__ inline void weigh_levels(float (&m)[32], const Delta& job, int64_t ba
     for (int i = 0; i < 16; ++i) {
       const int s = 8 * (i / 2) + pair + i % 2;
       float& value = m[4 * (i / 2) + 2 * half + i % 2];
-      value =
-          t >= s && t < size ? value * job.level_scales.read(batch, token + t, h, 32 - __clz(t ^ s)) : 0.f;
+      value = t >= s && t < size ? value * scales[t * (chunk_levels + 1) + 32 - __clz(t ^ s)] : 0.f;
     }
+  }
+}
+
+// Accumulators of 64 rows, rounded, through shared memory to whole rows; `barrier_id` of the 128 threads that hold them.
+template <typename T, int dim>
+__device__ inline void store_rows(const float (&d)[dim / 2], uint8_t* tile, const View& to, int64_t base,
+                                  int size, int barrier_id) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+#pragma unroll
+  for (int j = 0; j < dim / 8; ++j)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(warp * 16 + lane / 4 + 8 * half, 8 * j + pair)) =
+          Pair<T>::pack(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]);
+  barrier(barrier_id, 128);
+  constexpr int pieces = dim / 8;
+#pragma unroll
+  for (int i = threadIdx.x % 128; i < chunk * pieces; i += 128) {
+    const int row = i / pieces, column = i % pieces * 8;
+    if (row < size)
+      *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + base + row * to.token + column) =
+          *reinterpret_cast<const uint4*>(tile + tile_offset(row, column));
   }
 }
 
@@ -104,7 +145,8 @@ __global__ void __launch_bounds__(256, 2)
   const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
   uint8_t* const base = shared + (start - shared_address(shared));
   Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
-  float* const betas = reinterpret_cast<float*>(base + P::beta_at);
+  float *const betas = reinterpret_cast<float*>(base + P::beta_at), *const scales = reinterpret_cast<float*>(
+                                                                        base + P::scales_at);
   float *const n = reinterpret_cast<float*>(base + P::n_at),
                *const x = reinterpret_cast<float*>(base + P::x_at),
                *const y = reinterpret_cast<float*>(base + P::y_at);
@@ -124,6 +166,11 @@ __global__ void __launch_bounds__(256, 2)
   copies_commit();
   if (threadIdx.x < 64)
     betas[threadIdx.x] = threadIdx.x < size ? job.beta.read(place.batch, token + threadIdx.x, h, 0) : 0.f;
+  if constexpr (levels)
+    for (int i = threadIdx.x; i < size * chunk_levels; i += 256)
+      if (const int level = i % chunk_levels; level < job.levels)
+        scales[i / chunk_levels * (chunk_levels + 1) + level] =
+            job.level_scales.read(place.batch, token + i / chunk_levels, h, level);
   if (threadIdx.x >= 224) {
     float raw[2] = {1, 1};
 #pragma unroll
@@ -154,11 +201,17 @@ __global__ void __launch_bounds__(256, 2)
 #pragma unroll
   for (int j = 0; j < 4; ++j)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int t = warp * 16 + lane / 4 + i / 2 * 8, s = group * 32 + 8 * j + pair + i % 2;
-      const bool live = t > s && gate.zeros[s] == gate.zeros[t];
-      n[t * padded + s] = live ? betas[t] * exp2f(gate.sum[t] - gate.sum[s]) * w[4 * j + i] : 0.f;
-      x[t * padded + s] = t == s ? 1.f : 0.f;
+    for (int half = 0; half < 2; ++half) {
+      const int t = warp * 16 + lane / 4 + half * 8, s = group * 32 + 8 * j + pair;
+      float two[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const bool live = t > s + i && gate.zeros[s + i] == gate.zeros[t];
+        two[i] = live ? betas[t] * exp2f(gate.sum[t] - gate.sum[s + i]) * w[4 * j + 2 * half + i] : 0.f;
+      }
+      *reinterpret_cast<float2*>(n + t * padded + s) = make_float2(two[0], two[1]);
+      *reinterpret_cast<float2*>(x + t * padded + s) =
+          make_float2(t == s ? 1.f : 0.f, t == s + 1 ? 1.f : 0.f);
     }
   if constexpr (levels) {
     pin(p);
@@ -184,8 +237,8 @@ __global__ void __launch_bounds__(256, 2)
   for (int i = threadIdx.x; i < 64 * 32; i += 256) {
     const int t = i / 32, s = i % 32 * 2;
     const bool weighed = !is<Mutant::delta_beta_missing>;
-    const float low = x[t * padded + s] * (weighed ? betas[s] : 1.f),
-                high = x[t * padded + s + 1] * (weighed ? betas[s + 1] : 1.f);
+    const float2 two = *reinterpret_cast<const float2*>(x + t * padded + s);
+    const float low = two.x * (weighed ? betas[s] : 1.f), high = two.y * (weighed ? betas[s + 1] : 1.f);
     *reinterpret_cast<uint32_t*>(base + P::t_at + tile_offset(t, s)) = Pair<T>::pack(low, high);
   }
   publish_stores();
@@ -202,15 +255,9 @@ __global__ void __launch_bounds__(256, 2)
   pin(wide);
   const View& out = group == 0 ? job.u : job.w;
   const int64_t out_base = out.at(place.batch, token, h);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half;
-    if (t < size)
-#pragma unroll
-      for (int j = 0; j < dim / 8; ++j)
-        *reinterpret_cast<uint32_t*>(static_cast<T*>(out.data) + out_base + t * out.token + 8 * j + pair) =
-            Pair<T>::pack(wide[4 * j + 2 * half], wide[4 * j + 2 * half + 1]);
-  }
+  // N and X are done with, and each is as large as a tile.
+  static_assert(64 * padded * 4 >= P::tile);
+  store_rows<T, dim>(wide, base + (group == 0 ? P::n_at : P::x_at), out, out_base, size, 1 + group);
   if constexpr (levels) {
     float m[32];
     products_begin();
@@ -223,7 +270,7 @@ __global__ void __launch_bounds__(256, 2)
     const int64_t all = (layout.tokens + chunk - 1) / chunk,
                   number = (place.batch * all + token / chunk) * layout.heads + h;
     if (group == 0) {
-      weigh_levels(m, job, place.batch, token, h, size);
+      weigh_levels(m, scales, size);
       store_left<T, 64>(job.weights, number, m);
     } else {
       uint32_t left[4][4];
