@@ -268,7 +268,7 @@ struct Prepared {  // an attest_call and what it points to
     std::exit(1);
   }
 };
-bool run(const attest_kernel& k, Prepared& p, bool quiet = false) {
+bool run(const attest_kernel& k, Prepared& p, bool release = false) {
   size_t bytes = 0;
   attest_status status = k.workspace(&p.call, &bytes);
   if (status == ATTEST_OK) {
@@ -277,11 +277,15 @@ bool run(const attest_kernel& k, Prepared& p, bool quiet = false) {
     status = k.run(&p.call);
   }
   if (status != ATTEST_OK) {
-    if (!quiet) std::printf("  status %d: %s\n", status, p.message);
+    std::printf("  status %d: %s\n", status, p.message);
     return false;
   }
   const cudaError_t e = cudaDeviceSynchronize();
   if (e != cudaSuccess) std::printf("  %s: %s\n", k.name, cudaGetErrorString(e)), std::exit(1);
+  if (release) {  // what the call worked in; the last that was allocated
+    CUDA(cudaFree(owned.back()));
+    owned.pop_back();
+  }
   return true;
 }
 std::vector<char> bytes_of(const Array& a) {
@@ -817,11 +821,11 @@ void check_wide(const char* glob) {
     for (auto& [name, a] : p.fields) fields[name] = entries(a, 0, batch);
     Prepared call(fields, {{"o", entries(whole, 0, batch)}}, p.options);
     const attest_kernel& k = *kernel(name_of(p));
-    bool good = run(k, call);
+    bool good = run(k, call, true);
     for (const int64_t b : {int64_t{0}, batch - 1}) {
       for (auto& [name, a] : p.fields) fields[name] = entries(a, b, 1);
       Prepared one(fields, {{"o", alone}}, p.options);
-      const bool done = good && run(k, one);
+      const bool done = good && run(k, one, true);
       const int64_t words = done ? differences(entries(whole, b, 1), alone) : -1;
       verdict(words == 0, name_of(p) + " B=9 T=131072 H=16 d=dv=128 (2.4e9 elements): entry " +
                               std::to_string(b) +
@@ -837,7 +841,7 @@ void check_wide(const char* glob) {
   Array o = output(p), last = make({1, tail, 16, 128}, bf16);
   Prepared whole(p.fields, {{"o", o}}, {}), part(tokens_of(p, n - tail, n), {{"o", last}}, {});
   const attest_kernel& k = *kernel(name_of(p));
-  const bool good = run(k, whole) && run(k, part);
+  const bool good = run(k, whole, true) && run(k, part, true);
   const std::vector<char> a = bytes_of(rows_of(o, n - tail / 2, n)),
                           b = bytes_of(rows_of(last, tail / 2, tail));
   verdict(good && a == b, text(p) + " (2.15e9 elements): its last 2048 rows, bitwise");

@@ -9,9 +9,10 @@ set -euo pipefail
 list=gpu_checks/mutants/cuda/cuda_mutants.hpp
 jobs="${JOBS:-$(nproc)}"
 
-# number<TAB>name<TAB>family<TAB>unit<TAB>kernel<TAB>what is wrong
+# number<TAB>name<TAB>family<TAB>unit<TAB>kernel<TAB>what is wrong<TAB>judge
 table() {
-  sed -nE 's/^ *\{Mutant::[a-z0-9_]+, "([^"]+)", ([0-9]+), "([^"]+)", "([^"]+)", "([^"]+)"\},/\1\t\2\t\3\t\4\t\5/p' "$list" |
+  sed -nE 's/^ *\{Mutant::[a-z0-9_]+, "([^"]+)", ([0-9]+), "([^"]+)", "([^"]+)", "([^"]+)"(, "([^"]+)")?\},/\1\t\2\t\3\t\4\t\5\t\7/p' "$list" |
+    sed 's/\t$/\tbattery/' |
     while IFS=$'\t' read -r name rest; do
       # shellcheck disable=SC2053
       [[ "$name" == ${GLOB:-*} ]] || continue
@@ -34,10 +35,22 @@ build_one() { # FOLDER NUMBER NAME UNIT
   strip "$1/$3.so"
   rm "$1/$3.o" "$1/$3.o.log"
 }
-judge_one() { # FOLDER PROGRAM LIBRARY KERNEL
-  local status=0
-  "$2" check --plugin "$1/$3.so" --kernel "$4" --battery --quick --seed "${SEED:-1}" --threads 2 >"$1/$3.$4.txt" 2>&1 || status=$?
-  echo "$status" >"$1/$3.$4.status"
+judge_one() { # FOLDER PROGRAM LIBRARY KERNEL JUDGE
+  local status=0 asked=(--battery --quick)
+  if [[ "$5" == T=* ]]; then asked=(--whole --shape "$5"); fi
+  if [[ "$5" == racecheck ]]; then
+    racecheck "$1" "$3" "$4" >"$1/$3.$4.$5.txt" 2>&1 || status=$?
+  else
+    "$2" check --plugin "$1/$3.so" --kernel "$4" "${asked[@]}" --seed "${SEED:-1}" --threads 2 >"$1/$3.$4.$5.txt" 2>&1 ||
+      status=$?
+  fi
+  echo "$status" >"$1/$3.$4.$5.status"
+}
+racecheck() { # FOLDER LIBRARY KERNEL
+  mkdir -p "$1/race.$2"
+  cp "$1/$2.so" "$1/race.$2/libattest_cuda_kernels.so"
+  LD_LIBRARY_PATH="$1/race.$2:${LD_LIBRARY_PATH:-}" compute-sanitizer --tool racecheck --error-exitcode 1 \
+    "${DEVICE_CHECK:-build-cuda/tests/cuda_device_check}" small "${3/.masked/}"
 }
 
 build() {
@@ -50,14 +63,15 @@ build() {
 }
 
 judge() {
-  local survived=0 count=0 number name family unit kernel wrong status killers
-  { table | awk -F'\t' '{print $2, $5}'; table | awk -F'\t' '{print "none", $5}' | sort -u; } |
-    awk -v folder="$1" -v program="$2" '{print folder, program, $1, $2}' | xargs -P "$jobs" -L 1 "$0" judge_one
+  local survived=0 count=0 number name family unit kernel wrong asked status killers
+  { table | awk -F'\t' '{print $2, $5, $7}'; table | awk -F'\t' '{print "none", $5, $7}' | sort -u; } |
+    awk -v folder="$1" -v program="$2" '{print folder, program, $1, $2, $3}' | xargs -P "$jobs" -L 1 "$0" judge_one
   echo "| mutant | family | kernel | what is wrong | rejected by |"
   echo "| --- | ---: | --- | --- | --- |"
-  while IFS=$'\t' read -r number name family unit kernel wrong; do
-    status="$(cat "$1/$name.$kernel.status")"
-    killers="$(sed -nE 's/^ +([a-z]+) +(bitwise|bound|structural) +FAIL.*/\1/p' "$1/$name.$kernel.txt" | xargs)"
+  while IFS=$'\t' read -r number name family unit kernel wrong asked; do
+    status="$(cat "$1/$name.$kernel.$asked.status")"
+    killers="$(sed -nE 's/^ +([a-z]+) +(bitwise|bound|structural) +FAIL.*/\1/p' "$1/$name.$kernel.$asked.txt" | xargs)"
+    if [[ "$asked" != battery ]]; then killers="$asked"; fi
     count=$((count + 1))
     if [[ "$status" != 1 ]]; then survived=$((survived + 1)) killers="**SURVIVED** (exit status $status)"; fi
     echo "| $name | $family | $kernel | $wrong | $killers |"

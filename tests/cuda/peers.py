@@ -96,8 +96,14 @@ def flash_linear(torch, op, x, decay):
         "hla2": lambda: gla(q, gla(q, k, k), v, 2),
         "hla3": lambda: gla(q, gla(q, k, k), gla(q, k, v), 3),
         "gated_delta": lambda: chunk_gated_delta_rule(q, k, v, x["g"], x["beta"], scale=1.0)[0],
-        "log_linear_mamba2": lambda: chunk_log_linear_attn(q, k, v, x["g"], x["level_scales"], scale=1.0)[0],
+        "log_linear_mamba2": lambda: chunk_log_linear_attn(q, k, v, x["g"], scales, scale=1.0)[0],
     }
+    scales = x.get("level_scales")
+    if op == "log_linear_mamba2":
+        try:
+            calls[op]()
+        except Exception:  # it multiplies them by weights in the type of q
+            scales = scales.to(q.dtype)
     return calls.get(op)
 
 

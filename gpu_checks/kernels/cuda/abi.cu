@@ -1,6 +1,5 @@
 // The C interface of attest_kernel.h over the CUDA kernels: reads a call, refuses what makes no sense before anything is
 // written, enqueues on the caller's stream and returns. Besides the options of SPEC: `segment`, tokens of a segment.
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -281,7 +280,8 @@ class Reader {
   void* pointer(const std::string& name, const DLTensor& tensor, int alignment) const {
     if (tensor.device.device_type != 2) invalid(name + " is not on a CUDA device");
     if (tensor.device.device_id != device_) invalid(name + " is on another device than q");
-    if (!with_data_) return tensor.data;
+    // Without data: where it will lie behind an aligned address, since the path, and its workspace, depend on that.
+    if (!with_data_) return static_cast<char*>(tensor.data) + tensor.byte_offset;
     if (elements(tensor) == 0) return tensor.data;
     if (!tensor.data) invalid(name + ": the data pointer is null");
     char* data = static_cast<char*>(tensor.data) + tensor.byte_offset;
@@ -391,7 +391,7 @@ class Reader {
     }
     const Type type = any_type(name, *tensor);
     void* data = pointer(name, *tensor, bytes_of(type));
-    if (!data) data = reinterpret_cast<void*>(256);  // counting, or empty
+    if (!with_data_ || !data) data = static_cast<char*>(data) + 256;  // counting, or empty
     (companion ? result.companion : result.data) = data;
     (companion ? result.companion_type : result.type) = type;
     return result;
@@ -485,21 +485,11 @@ size_t needed(const Call& call) {
   return bytes;
 }
 
-// Before the addresses are known: as many bytes as any alignment of them may take.
-size_t needed_anywhere(Call call) {
-  const size_t aligned = needed(call);
-  for (View* view : {&call.q, &call.k, &call.v, &call.o}) view->data = reinterpret_cast<void*>(2);
-  for (States* states : {&call.initial, &call.final})
-    for (Moment& moment : states->moments)
-      if (moment.data) moment.data = reinterpret_cast<void*>(4);
-  return std::max(aligned, needed(call));
-}
-
 template <int index>
 attest_status workspace(const attest_call* call, size_t* bytes) {
   return guarded(call, [&]() -> attest_status {
     if (!bytes) invalid("bytes is null");
-    *bytes = needed_anywhere(Reader(entries[index / 3], types[index % 3], *call, false).read());
+    *bytes = needed(Reader(entries[index / 3], types[index % 3], *call, false).read());
     return ATTEST_OK;
   });
 }

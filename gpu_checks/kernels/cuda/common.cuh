@@ -93,8 +93,7 @@ struct Place {
 __device__ inline Place place_of(const Layout& layout, int64_t segment) {
   if (!layout.bounds) {
     const int sequence = static_cast<int>(segment / layout.per_sequence);
-    int64_t first = segment % layout.per_sequence * layout.segment;
-    if (is<Mutant::index_token_16_bits>) first = static_cast<uint16_t>(first);
+    const int64_t first = segment % layout.per_sequence * layout.segment;
     const int64_t left = layout.tokens - first;
     return {sequence, first, sequence, static_cast<int>(left < layout.segment ? left : layout.segment)};
   }

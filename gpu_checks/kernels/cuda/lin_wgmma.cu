@@ -135,9 +135,14 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     }
     products_wait<0>();
     pin(state);
+    if (is<Mutant::state_bf16>)
+#pragma unroll
+      for (int i = 0; i < key_dim / 2; ++i) state[i] = __bfloat162float(__float2bfloat16_rn(state[i]));
   }
   const int row = group * 64 + warp * 16 + lane / 4, pair = 2 * (lane % 4);
-  float* const memory = lin.states + static_cast<int64_t>(blockIdx.x) * value_dim * key_dim;
+  float* const memory =
+      lin.states + static_cast<int64_t>(is<Mutant::state_slot_shared> ? blockIdx.x & ~1u : blockIdx.x) *
+                       value_dim * key_dim;
 #pragma unroll
   for (int j = 0; j < key_dim / 8; ++j)
 #pragma unroll
@@ -224,6 +229,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       const float whole = gate.from_start[chunk - 1];
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
+      walk.fade(c + 1);
       products_wait<1>();
       pin(o);
 #pragma unroll
@@ -243,7 +249,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     for (int k = 0; k < chunk / 16; ++k)
       multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
     products_commit();
-    if constexpr (gated) walk.fade(c + 1);
     products_wait<2>();
     pin(w);
     if (c + 1 < chunks) {
@@ -277,9 +282,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     }
     products_wait<0>();
     pin(state);
-    if (is<Mutant::state_bf16>)
-#pragma unroll
-      for (int i = 0; i < key_dim / 2; ++i) state[i] = __bfloat162float(__float2bfloat16_rn(state[i]));
   }
 #endif
 }

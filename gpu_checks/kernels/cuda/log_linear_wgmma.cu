@@ -111,10 +111,7 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     const int at = c % group_chunks;
     if (at % 4 == 3) {  // pairs and this one are a block of four
 #pragma unroll
-      for (int i = 0; i < key_dim / 2; ++i) {
-        run[i] += pairs[i];
-        if (!is<Mutant::level_not_cleared>) pairs[i] = 0;
-      }
+      for (int i = 0; i < key_dim / 2; ++i) run[i] += pairs[i], pairs[i] = 0;
       run_fade *= pairs_fade;
     }
     if (at == group_chunks - 1) {
@@ -137,7 +134,10 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     if (threadIdx.x == 0) job.slot_fades[slot] = run_fade;
     if (at % 4 == 1) {
 #pragma unroll
-      for (int i = 0; i < key_dim / 2; ++i) pairs[i] = run[i], run[i] = 0;
+      for (int i = 0; i < key_dim / 2; ++i) {
+        pairs[i] = run[i];
+        if (!is<Mutant::level_not_cleared>) run[i] = 0;
+      }
       pairs_fade = run_fade, run_fade = 1;
     }
     if (at == 3) {
@@ -259,7 +259,7 @@ __global__ void finish_state(Layout layout, LogLinear job, int key_dim, int valu
 // The level of two tokens whose numbers differ in these bits.
 __device__ inline int level_of(int difference) {
   if (is<Mutant::level_float_log>)
-    return difference ? 1 + static_cast<int>(floorf(logf(static_cast<float>(difference)) / logf(2.f))) : 0;
+    return difference ? 1 + static_cast<int>(floorf(logf(static_cast<float>(difference)) * 1.442695f)) : 0;
   return 32 - __clz(difference);
 }
 
