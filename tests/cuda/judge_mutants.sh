@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The CUDA mutants (gpu_checks/mutants/cuda), each a build of the kernels with one edit, judged by the battery:
 #   judge_mutants.sh build FOLDER            libraries for sm_90a: none.so, unmutated, and NAME.so of every mutant (needs nvcc)
-#   judge_mutants.sh judge FOLDER PROGRAM    on a GPU: every mutant must FAIL and the unmutated library PASS; a Markdown table
+#   judge_mutants.sh judge FOLDER PROGRAM    on a GPU: every mutant must FAIL and the unmutated library PASS; a Markdown table.
+#                                            Those listed as unseen are asked, named and not counted
 # From the root of the repository. Exit status 0 all as it must be, 1 a mutant survived or the unmutated library failed.
 # JOBS: how many at a time (the number of cores). GLOB: of the mutants' names. SEED: of the battery (1).
 set -euo pipefail
@@ -71,6 +72,11 @@ judge() {
   while IFS=$'\t' read -r number name family unit kernel wrong asked; do
     status="$(cat "$1/$name.$kernel.$asked.status")"
     killers="$(sed -nE 's/^ +([a-z]+) +(bitwise|bound|structural) +FAIL.*/\1/p' "$1/$name.$kernel.$asked.txt" | xargs)"
+    if [[ "$asked" == unseen ]]; then
+      if [[ "$status" != 1 ]]; then killers="not seen"; fi
+      echo "| $name | $family | $kernel | $wrong | $killers |"
+      continue
+    fi
     if [[ "$asked" != battery ]]; then killers="$asked"; fi
     count=$((count + 1))
     if [[ "$status" != 1 ]]; then survived=$((survived + 1)) killers="**SURVIVED** (exit status $status)"; fi
@@ -87,7 +93,7 @@ judge() {
 case "${1:-}" in
   build | judge | compile | build_one | judge_one) "$@" ;;
   *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

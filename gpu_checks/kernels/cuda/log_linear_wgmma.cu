@@ -256,13 +256,6 @@ __global__ void finish_state(Layout layout, LogLinear job, int key_dim, int valu
   }
 }
 
-// The level of two tokens whose numbers differ in these bits.
-__device__ inline int level_of(int difference) {
-  if (is<Mutant::level_float_log>)
-    return difference ? 1 + static_cast<int>(floorf(logf(static_cast<float>(difference)) * 1.442695f)) : 0;
-  return 32 - __clz(difference);
-}
-
 template <int key_dim, int value_dim>
 struct ReadPlan {
   static constexpr int groups = value_dim / 64, threads = 128 * groups;
@@ -360,7 +353,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
       for (int i = 0; i < 2; ++i) {
         const bool live = t >= s + i && t < size && gate.zeros[s + i] == zeros;
         const float weight =
-            live ? exp2f(sum - gate.sum[s + i]) * scales[t * stride + level_of(t ^ (s + i))] : 0.f;
+            live ? exp2f(sum - gate.sum[s + i]) * scales[t * stride + 32 - __clz(t ^ (s + i))] : 0.f;
         value[i] = live ? w[4 * j + 2 * half + i] * weight : 0.f;
       }
       *reinterpret_cast<uint32_t*>(base + P::w_at + tile_offset(t, s)) = Pair<T>::pack(value[0], value[1]);
