@@ -104,6 +104,7 @@ def flash_linear(torch, op, x, decay):
             calls[op]()
         except Exception:  # it multiplies them by weights in the type of q
             scales = scales.to(q.dtype)
+            print("(flash-linear-attention's level scales in bf16)")
     return calls.get(op)
 
 

@@ -4,8 +4,8 @@
 // over the set bits b of a chunk's number from the lowest up (log_linear_wgmma.cu: the blocks and their slots). So nothing
 // walks along the sequence: (1) prepare (delta_prepare.cuh), (2) eight chunks at a time by their ranks of 64,
 // (3) pairs of blocks, a launch a level, (4) rows. S, D and Q are carried in fp32 and rounded as operands alone.
-// Floor at T = 131072, H = 16, d = dv = 128, in products of 2 c d^2 a chunk: prepare 4, (2) 5, (3) 0.5, (4) 0.5 + 2 x 5.5:
-// 21 of them, 1.4 TFLOP, 1.9 ms at 750 TFLOP/s; the fewest known, walking each live state, are 3 x 5.5 + 1 and prepare.
+// Floor at T = 131072, H = 16, d = dv = 128, in products of 2 c d^2 a chunk: prepare 2.8, (2) 5.6, (3) 0.5, (4) 0.5 + 2 x 5.5:
+// 20 of them, 1.4 TFLOP, 1.9 ms at 750 TFLOP/s; walking every live state instead takes 3 x 5.5 + 1 and prepare, as many.
 // Bytes: q k v o u w Q' M 4.8 GB, slots 2.1 GB written, fp32 blocks 1.6 GB: 2.0 ms at 4.3 TB/s; slots read 6 GB, from L2.
 #include "gpu_checks/kernels/cuda/delta_prepare.cuh"
 
