@@ -145,6 +145,10 @@ Matrix<double> larger_of_both_sides(const Matrix<double>& error) {
   return result;
 }
 
+double largest(const Matrix<double>& x) {
+  return x.size() > 0 ? Eigen::Map<const Eigen::ArrayXd>(x.data(), x.size()).abs().maxCoeff() : 0;
+}
+
 StateBound bound_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
                          const Contract& contract) {
   const Units units(contract);
@@ -165,6 +169,9 @@ StateBound bound_of_form(const Operator& op, const Head<double>& head, const Eva
       if (is_symmetric(op.declaration(), name)) error = larger_of_both_sides(error);
     }
   bound.undecided = arithmetic.undecided;
+  // Between the products, where nothing is stored: what a token writes before beta or a gate makes it small.
+  if (!(largest(head.k) * largest(head.v) <= contract.accumulate.max_finite() / 2))
+    bound.undecided = "range: k v^T may overflow";
   return bound;
 }
 

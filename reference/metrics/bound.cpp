@@ -120,10 +120,12 @@ double largest(const Matrix<double>& x) {
 }
 
 // Sums of products of any order on the way, by the sizes of the inputs alone: coarse, and far from the range of fp32 on
-// ordinary data. The delta rules, whose state may shrink, and softmax look at their stages instead.
+// ordinary data. The delta rules, whose state may shrink, look at what a token writes and at their stages; softmax at its
+// stages.
 void check_partial_sums(const Declaration& d, const Head<double>& head, const Contract& c,
                         ErrorModel& model) {
-  if (d.beta || !d.exact) return;
+  if (!d.exact) return;
+  if (d.beta) return check_range("k v^T", c.accumulate, largest(head.k) * largest(head.v), model);
   const int degree_q = std::max(1, d.degree_q), degree_k = std::max(1, d.degree_k);
   double state = 1;
   for (const auto& [name, moments] : head.initial.moments)
