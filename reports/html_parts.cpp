@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "reports/escape.hpp"
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 #include "reports/html_style.hpp"
 #include "reports/summary.hpp"
 #include "reports/theme.hpp"

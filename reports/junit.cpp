@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "reports/escape.hpp"
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 #include "reports/summary.hpp"
 
 namespace attest {

@@ -6,7 +6,7 @@
 
 #include "reference/tensor/atomic_file.hpp"
 #include "reports/escape.hpp"
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
 

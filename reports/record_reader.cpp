@@ -8,7 +8,7 @@
 #include <set>
 
 #include "reference/tensor/bad_input.hpp"
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 #include "reports/record_file.hpp"
 
 namespace attest {

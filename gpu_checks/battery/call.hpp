@@ -34,6 +34,10 @@ Spent& spent_on_this_thread();
 // or no power. `statistical`: the narrower bound of independent draws decides between PASS and SUSPECT.
 void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
                    bool statistical, Findings& findings);
+// o alone, against the certified double-double sums where they exist: for very many inputs. The sharp oracle is asked
+// where their radius is not far below the bound.
+void judge_output_quickly(const BatteryContext& context, const Problem& problem, const Tensor& o,
+                          Findings& findings);
 // The same bound twice: two correct answers to one question differ by no more (o alone).
 void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
                 const Tensor& second, Findings& findings);

@@ -8,12 +8,12 @@
 
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/checks.hpp"
+#include "gpu_checks/battery/laws.hpp"
 #include "reference/cases/random.hpp"
 
 namespace attest {
-namespace {
 
-void compare(const BatteryContext& context, const Problem& problem, Findings& findings) {
+void judge_containment(const BatteryContext& context, const Problem& problem, Findings& findings) {
   const auto outputs = call(context, problem, findings);
   if (!outputs) return;
   const auto truth = truth_of(context.op, problem);
@@ -29,6 +29,8 @@ void compare(const BatteryContext& context, const Problem& problem, Findings& fi
         return findings.fault("a NaN spread to " + name + " that does not depend on it");
   }
 }
+
+namespace {
 
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
@@ -51,7 +53,7 @@ CheckOutcome run(const BatteryContext& context) {
         tensor.data[static_cast<std::size_t>(row * tensor.shape[3] + 1)] = bad;
         findings.input(std::string(std::isnan(bad) ? "NaN" : "infinity") + " in " + name + " at token " +
                        std::to_string(t) + ", " + short_text(fitted(context, shape)));
-        compare(context, problem, findings);
+        judge_containment(context, problem, findings);
       }
   return findings.outcome();
 }

@@ -124,6 +124,8 @@ void Findings::within(const Problem& problem, const std::string& tensor, const T
   if (observer()) observer()(input_, tensor, got.data, expected);
   for (std::size_t i = 0; i < got.data.size(); ++i) {
     ++compared_;
+    const double part = error[i] == 0 ? 0 : error[i] / bound[i];
+    reached_ = std::max(reached_, std::isnan(part) ? INFINITY : part);
     if (error[i] <= passing[i]) continue;
     if (error[i] <= bound[i]) {
       ++suspicious_;

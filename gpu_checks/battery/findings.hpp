@@ -72,6 +72,8 @@ class Findings {
                   const std::vector<bool>& must);
   bool failed() const { return violations_ > 0 || !fault_.empty(); }
   Index suspicious() const { return suspicious_; }
+  // The largest error/bound that within() has seen; a NaN error counts as infinity.
+  double reached() const { return reached_; }
   CheckOutcome outcome() const;
 
  private:
@@ -84,7 +86,7 @@ class Findings {
   Index inputs_ = 0, left_out_ = 0, refused_ = 0, compared_ = 0, violations_ = 0, suspicious_ = 0;
   Index differing_ = 0, not_numbers_ = 0;
   bool counted_ = false, differs_ = false;
-  double worst_ratio_ = 0;
+  double worst_ratio_ = 0, reached_ = 0;
   std::optional<Difference> worst_;
   std::set<std::string> outputs_;
   std::map<std::string, std::set<Index>> where_;

@@ -7,7 +7,7 @@
 
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/checks.hpp"
-#include "gpu_checks/battery/lattice.hpp"
+#include "gpu_checks/battery/laws.hpp"
 #include "reference/cases/random.hpp"
 
 namespace attest {
@@ -25,13 +25,16 @@ bool same_bits(const Tensors& a, const Tensors& b) {
   return true;
 }
 
-// The call, and the inputs compared with a copy.
-std::optional<Tensors> watched(const BatteryContext& context, Problem& problem, Findings& findings) {
+}  // namespace
+
+std::optional<Tensors> watched_call(const BatteryContext& context, Problem& problem, Findings& findings) {
   const Tensors before = problem.fields;
   auto outputs = call(context, problem, findings);
   if (!same_bits(before, problem.fields)) findings.fault("the kernel changed its inputs");
   return outputs;
 }
+
+namespace {
 
 void rerun(const BatteryContext& context, Case shape, Random& random, Findings& findings) {
   shape.seed = random.bits() >> 1;
@@ -40,11 +43,11 @@ void rerun(const BatteryContext& context, Case shape, Random& random, Findings& 
   longer.tokens = *shape.tokens + 7, longer.seed = random.bits() >> 1;
   Problem b = drawn(context, longer);
   findings.input("calls A, B (longer), A, " + short_text(fitted(context, shape)));
-  const auto first = watched(context, a, findings);
+  const auto first = watched_call(context, a, findings);
   if (!first) return;
-  watched(context, b, findings);
+  watched_call(context, b, findings);
   for (int again = 0; again < 3; ++again)
-    if (const auto second = watched(context, a, findings)) findings.exact(a, *second, *first);
+    if (const auto second = watched_call(context, a, findings)) findings.exact(a, *second, *first);
 }
 
 // The same Problem object, so the same addresses, with new data and then new options.
@@ -52,7 +55,7 @@ void new_data(const BatteryContext& context, Case shape, Random& random, Finding
   shape.seed = random.bits() >> 1, shape.recipe = "uniform";
   findings.input("the same buffers with new data, " + short_text(fitted(context, shape)));
   Problem problem = drawn(context, shape);
-  watched(context, problem, findings);
+  watched_call(context, problem, findings);
   shape.seed = random.bits() >> 1;
   const Problem fresh = drawn(context, shape);
   for (auto& [name, tensor] : problem.fields)

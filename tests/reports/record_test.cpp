@@ -9,7 +9,7 @@
 
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 #include "reports/record_file.hpp"
 #include "tests/reports/sample_records.hpp"
 

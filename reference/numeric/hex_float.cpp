@@ -1,4 +1,4 @@
-#include "reports/hex_float.hpp"
+#include "reference/numeric/hex_float.hpp"
 
 #include <fmt/format.h>
 
