@@ -1,0 +1,36 @@
+// The grammar of inputs: what an operator's domains and a kernel's features and limits allow.
+//   draw()    an input of the grammar with the sizes, edges of chunks, packings, options and gates at which kernels break
+//   plain()   the yardstick: every choice uniform and independent, nothing known of chunks (tests/bench/fuzz.cpp)
+//   mutate()  one to three small changes of an input
+#pragma once
+#include "fuzz/input.hpp"
+#include "reference/cases/random.hpp"
+
+namespace attest {
+
+class Grammar {
+ public:
+  explicit Grammar(const BatteryContext& context);
+
+  FuzzInput draw(Random& random) const;
+  FuzzInput plain(Random& random) const;
+  FuzzInput mutate(FuzzInput input, Random& random) const;
+  // Of q, k and v alone: what hill-climbing changes.
+  FuzzInput mutate_values(FuzzInput input, Random& random) const;
+
+ private:
+  void draw_shape(FuzzInput& input, Random& random) const;
+  void draw_options(FuzzInput& input, Random& random) const;
+  void draw_gates(FuzzInput& input, Random& random) const;
+  void draw_structure(FuzzInput& input, Random& random) const;
+  void pack(FuzzInput& input, Random& random) const;
+  void spoil(FuzzInput& input, Random& random) const;
+  void fit(FuzzInput& input) const;
+  Index any_tokens(Random& random) const;
+  Question any_question(Random& random) const;
+
+  const BatteryContext& context_;
+  std::vector<Question> questions_;  // that can be asked, those of the battery last
+};
+
+}  // namespace attest

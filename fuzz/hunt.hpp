@@ -1,0 +1,76 @@
+// The hunt: asks one kernel about very many inputs and keeps those that matter.
+//   search   a grid of cells (features.hpp) that keeps in each the input of the largest error/bound (Mouret and Clune 2015,
+//            "Illuminating search spaces by mapping elites"). A new input is a fresh one, the rarest by pairs of traits among
+//            several drawn (adaptive random testing: Chen, Leung and Mak 2004), or a kept one with a few changes.
+//   grammar  fresh inputs of the same grammar, no memory; plain: the yardstick (grammar.hpp)
+// A failure is asked again of a fresh kernel, shrunk with the same failing check, and merged with failures of one cause:
+// operator, check, failed part, and the cell of the shrunk input. Several inputs are asked at once and answered for in their
+// order, so that a seed finds the same whatever the number of threads.
+#pragma once
+#include <functional>
+#include <map>
+#include <set>
+
+#include "fuzz/ask.hpp"
+#include "fuzz/corpus.hpp"
+#include "fuzz/subject.hpp"
+
+namespace attest {
+
+enum class Strategy { search, grammar, plain };
+enum class Objective { fail, error };
+
+struct HuntProgress {
+  Index cases = 0;
+  std::size_t cells = 0, findings = 0;
+  double best = 0, seconds = 0;
+};
+
+struct HuntOptions {
+  Strategy strategy = Strategy::search;
+  Objective objective = Objective::fail;
+  std::optional<Index> cases;  // one of the two at least
+  std::optional<double> seconds;
+  std::uint64_t seed = 0;
+  int threads = 1;
+  Index most_shrinking = 4000;  // questions for one failure
+  bool until_first_failure = false;
+  std::function<bool()> stop = {};
+  std::function<void(const HuntProgress&)> progress = {};
+};
+
+struct Finding {
+  std::string cause;  // "hla2 lattice o: T=nC+1 ...", what duplicates have in common
+  FuzzInput first, shrunk;
+  std::string reason;   // of the shrunk input
+  std::string after;    // other than empty: it fails after other calls alone, and why
+  Index at_case = 0;    // counted from 1; 0: from the corpus
+  Index shrinking = 0;  // questions asked to shrink it
+  bool shrinking_finished = true;
+  Index duplicates = 0;
+  std::string file;  // of the corpus, once it is there
+};
+
+struct Tally {
+  Index asked = 0, decided = 0, failed = 0;
+};
+
+struct HuntReport {
+  std::string kernel, op;
+  std::uint64_t seed = 0;
+  Index cases = 0, decided = 0, replayed = 0;
+  double seconds = 0;
+  std::size_t cells = 0;
+  double best = 0;  // largest error/bound of an input that passed
+  std::optional<FuzzInput> best_input;
+  Index best_at = 0;
+  std::optional<Index> first_failure;  // number of the case
+  std::map<Question, Tally> questions;
+  std::map<std::string, Index> undecided;  // by reason
+  std::vector<Finding> findings;
+  bool stopped = false;
+};
+
+HuntReport hunt(const Subject& subject, const std::vector<CorpusCase>& corpus, const HuntOptions& options);
+
+}  // namespace attest

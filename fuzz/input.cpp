@@ -1,0 +1,162 @@
+#include "fuzz/input.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu_checks/battery/call.hpp"
+#include "gpu_checks/battery/lattice.hpp"
+#include "gpu_checks/battery/layout.hpp"
+
+namespace attest {
+namespace {
+
+constexpr std::string_view names[] = {"value",    "lattice",     "loud_lattice", "again",
+                                      "new_data", "containment", "gradient",     "width"};
+constexpr std::string_view before_prefix = "before.";
+
+// The place of an edit in the tensor; none where the problem has no such place.
+std::optional<std::size_t> place_of(const Tensor& tensor, const std::vector<Index>& index) {
+  if (index.size() != tensor.shape.size()) return std::nullopt;
+  Index flat = 0;
+  for (std::size_t axis = 0; axis < index.size(); ++axis) {
+    if (index[axis] < 0 || index[axis] >= tensor.shape[axis]) return std::nullopt;
+    flat = flat * tensor.shape[axis] + index[axis];
+  }
+  return static_cast<std::size_t>(flat);
+}
+
+void apply(const std::vector<ValueEdit>& edits, bool before, Problem& problem) {
+  for (const ValueEdit& edit : edits) {
+    std::string_view name = edit.field;
+    if (name.starts_with(before_prefix) != before) continue;
+    if (before) name.remove_prefix(before_prefix.size());
+    const auto field = problem.fields.find(std::string(name));
+    if (field == problem.fields.end()) continue;
+    if (const auto place = place_of(field->second, edit.index)) field->second.data[*place] = edit.value;
+  }
+}
+
+// The tokens of one call, drawn or zero, and edited; none without a certificate.
+std::optional<Problem> part(const BatteryContext& context, const FuzzInput& input, const Case& shape,
+                            bool before) {
+  Problem problem;
+  if (is_lattice(input.question) && !input.zeros) {
+    Random random(shape.seed, "lattice");
+    const bool loud = input.question == Question::loud_lattice;
+    const Index most_active = loud ? 3 : input.before > 0 ? 4 : 1 << 20;
+    auto drawn = draw_lattice(context, shape, random, {}, most_active);
+    if (!drawn) return std::nullopt;
+    problem = loud ? made_louder(context, std::move(*drawn), random) : std::move(*drawn);
+  } else {
+    problem = draw_problem(shape, context.declaration());
+    for (const auto& [name, power] : input.powers)
+      for (double& x : problem.fields.at(name).data) x = std::ldexp(x, power);
+  }
+  if (input.zeros)
+    for (auto& [name, tensor] : problem.fields) std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
+  apply(input.edits, before, problem);
+  return round_inputs(context.kernel.contract, std::move(problem));
+}
+
+Case shape_before(const FuzzInput& input, const Case& shape, const Problem& problem) {
+  Case earlier = shape;
+  earlier.tokens = input.before, earlier.batch = problem.sequences(), earlier.packed.clear();
+  ++earlier.seed;
+  return earlier;
+}
+
+std::optional<Problem> part_before(const BatteryContext& context, const FuzzInput& input, const Case& shape,
+                                   const Problem& problem) {
+  auto earlier = part(context, input, shape_before(input, shape, problem), true);
+  if (earlier && problem.field("decay")) earlier->fields["decay"] = *problem.field("decay");
+  return earlier;
+}
+
+Problem continued(const BatteryContext& context, const Problem& problem, const Problem& earlier, bool exact) {
+  Tensors states;
+  if (exact)
+    states = lattice_outputs(context, earlier);
+  else
+    for (const auto& [name, tensor] : truth_of(context.op, earlier)->result.tensors)
+      states[name] = {tensor.shape, tensor.value};
+  const std::vector<Index> consumed(static_cast<std::size_t>(problem.sequences()), earlier.tokens);
+  return round_inputs(context.kernel.contract,
+                      continued_from(problem, states, context.declaration(), consumed));
+}
+
+// The polynomial operators are certified by the sizes of their values (lattice.cpp).
+Problem sizes_of(const Declaration& declaration, Problem problem) {
+  if (declaration.beta) return problem;
+  for (auto& [name, tensor] : problem.fields)
+    if (name == "q" || name == "k" || name == "v" || name == "level_scales")
+      for (double& x : tensor.data) x = std::abs(x);
+  return problem;
+}
+
+bool has_certificate(const BatteryContext& context, const Problem& problem,
+                     const std::optional<Problem>& earlier) {
+  if (!earlier) return is_certified(context, problem);
+  const Declaration& d = context.declaration();
+  return is_certified(context, *earlier) &&
+         is_certified(context, continued(context, sizes_of(d, problem), sizes_of(d, *earlier), true));
+}
+
+void spell(const Tensor& tensor, const std::string& field, std::vector<ValueEdit>& edits) {
+  for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+    if (tensor.data[i] == 0) continue;
+    ValueEdit edit{field, std::vector<Index>(tensor.shape.size()), tensor.data[i]};
+    auto flat = static_cast<Index>(i);
+    for (std::size_t axis = tensor.shape.size(); axis-- > 0; flat /= tensor.shape[axis])
+      edit.index[axis] = flat % tensor.shape[axis];
+    edits.push_back(std::move(edit));
+  }
+}
+
+}  // namespace
+
+std::string_view question_name(Question question) { return names[static_cast<int>(question)]; }
+
+std::optional<Question> question_named(std::string_view name) {
+  for (const Question question : all_questions)
+    if (question_name(question) == name) return question;
+  return std::nullopt;
+}
+
+bool is_lattice(Question question) {
+  return question == Question::lattice || question == Question::loud_lattice;
+}
+
+bool is_battery(Question question) { return question == Question::gradient || question == Question::width; }
+
+Built build(const BatteryContext& context, const FuzzInput& input) {
+  const Case shape = fitted(context, input.shape);
+  const bool exact = is_lattice(input.question);
+  auto problem = part(context, input, shape, false);
+  if (!problem) return {{}, "no certified lattice input of this shape"};
+  const bool stateful =
+      input.before > 0 && context.has("initial_state") && !context.declaration().moments.empty();
+  std::optional<Problem> earlier;
+  if (stateful && !(earlier = part_before(context, input, shape, *problem)))
+    return {{}, "no certified lattice input of this shape"};
+  if (exact && !has_certificate(context, *problem, earlier)) return {{}, "not exact in this contract"};
+  if (earlier) problem = continued(context, *problem, *earlier, exact);
+  return {std::move(problem), {}};
+}
+
+FuzzInput spelled_out(const BatteryContext& context, const FuzzInput& input) {
+  if (input.zeros || is_battery(input.question)) return input;
+  FuzzInput spelled = input;
+  spelled.shape = fitted(context, input.shape);
+  spelled.zeros = true, spelled.powers.clear(), spelled.edits.clear();
+  const auto problem = part(context, input, spelled.shape, false);
+  if (!problem) return input;
+  for (const auto& [name, tensor] : problem->fields) spell(tensor, name, spelled.edits);
+  if (input.before == 0) return spelled;
+  const auto earlier = part_before(context, input, spelled.shape, *problem);
+  if (!earlier) return input;
+  for (const auto& [name, tensor] : earlier->fields)
+    if (name != "decay") spell(tensor, std::string(before_prefix) + name, spelled.edits);
+  return spelled;
+}
+
+}  // namespace attest

@@ -1,0 +1,17 @@
+// A thinner corpus that has the same cells and the same kills: a case stays if it is the only one, among those not yet
+// dropped, to lie in a cell or to make a kernel fail. Short cases are kept before long ones.
+#pragma once
+#include "fuzz/corpus.hpp"
+#include "fuzz/subject.hpp"
+
+namespace attest {
+
+struct Minimised {
+  std::vector<std::string> kept, dropped;  // files
+  std::size_t kills = 0, cells = 0;        // pairs of kernel and check; cells
+};
+
+// Every case is asked of all subjects of its operator. A case that was found on another kernel than these is kept.
+Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subject>& subjects);
+
+}  // namespace attest

@@ -1,0 +1,221 @@
+#include "fuzz/shrink.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "gpu_checks/battery/call.hpp"
+
+namespace attest {
+namespace {
+
+bool is_before(const ValueEdit& edit) { return edit.field.starts_with("before."); }
+std::string_view own_name(const ValueEdit& edit) {
+  const std::string_view name = edit.field;
+  return is_before(edit) ? name.substr(7) : name;
+}
+
+// Which indices of a field run along what can be taken away.
+enum class Axis { batch, token, head, key_column, value_column };
+
+std::optional<std::size_t> axis_of(const ValueEdit& edit, Axis axis) {
+  const std::string_view name = own_name(edit);
+  if (name == "decay") return axis == Axis::head ? std::optional<std::size_t>(0) : std::nullopt;
+  if (axis == Axis::batch) return 0;
+  if (axis == Axis::token) return 1;
+  if (axis == Axis::head) return 2;
+  if (axis == Axis::key_column && (name == "q" || name == "k")) return 3;
+  if (axis == Axis::value_column && name == "v") return 3;
+  return std::nullopt;
+}
+
+// Without [first, last) along the axis, of the tokens themselves or of those before them.
+std::vector<ValueEdit> without(const std::vector<ValueEdit>& edits, Axis axis, Index first, Index last,
+                               bool before, bool both) {
+  std::vector<ValueEdit> kept;
+  for (ValueEdit edit : edits) {
+    const auto at = axis_of(edit, axis);
+    if (at && (both || is_before(edit) == before)) {
+      Index& index = edit.index[*at];
+      if (index >= first && index < last) continue;
+      if (index >= last) index -= last - first;
+    }
+    kept.push_back(std::move(edit));
+  }
+  return kept;
+}
+
+class Shrinker {
+ public:
+  Shrinker(const BatteryContext& context, FuzzInput input, const std::function<bool(const FuzzInput&)>& fails,
+           Index limit, const std::function<bool()>& stop)
+      : context_(context), best_(std::move(input)), fails_(fails), limit_(limit), stop_(stop) {}
+
+  Shrunk run() {
+    simplify_options();
+    accept(spelled_out(context_, best_));
+    if (best_.zeros)
+      for (bool again = true; again && !over();) {
+        changed_ = false;
+        structure();
+        ranges(Axis::token), ranges(Axis::key_column), ranges(Axis::value_column);
+        values();
+        again = changed_;
+      }
+    return {std::move(best_), asked_, !over()};
+  }
+
+ private:
+  bool over() const { return asked_ >= limit_ || (stop_ && stop_()); }
+
+  bool accept(FuzzInput candidate) {
+    if (over()) return false;
+    ++asked_;
+    if (!fails_(candidate) || (stop_ && stop_())) return false;
+    best_ = std::move(candidate), changed_ = true;
+    return true;
+  }
+  template <class Change>
+  bool attempt(Change&& change) {
+    FuzzInput candidate = best_;
+    change(candidate);
+    return accept(std::move(candidate));
+  }
+
+  // On the input as it was drawn: what goes away here need not be spelled out.
+  void simplify_options() {
+    best_.shape = fitted(context_, best_.shape);
+    const Options& o = best_.shape.options;
+    if (o.normalize)
+      attempt([](FuzzInput& x) { x.shape.options.normalize = false, x.shape.options.epsilon = 0; });
+    if (o.ridge != 0) attempt([](FuzzInput& x) { x.shape.options.ridge = 0; });
+    if (o.scale) attempt([](FuzzInput& x) { x.shape.options.scale.reset(); });
+    if (context_.declaration().decay && (!o.decay || *o.decay != Rational(1)))
+      if (!attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1); }))
+        attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1) / 2; });
+    if (best_.before > 0) attempt([](FuzzInput& x) { x.before = 0; });
+    if (!best_.powers.empty()) attempt([](FuzzInput& x) { x.powers.clear(); });
+    if (!best_.edits.empty()) attempt([](FuzzInput& x) { x.edits.clear(); });
+    const Case& c = best_.shape;
+    if (c.heads_q || c.heads_k || c.heads_v)
+      attempt([](FuzzInput& x) { x.shape.heads_q = x.shape.heads_k = x.shape.heads_v = 0; });
+    if (!c.packed.empty()) attempt([](FuzzInput& x) { x.shape.packed.clear(); });
+    if (c.batch > 1) attempt([](FuzzInput& x) { x.shape.batch = 1; });
+    if (c.heads > 1)
+      attempt(
+          [](FuzzInput& x) { x.shape.heads = 1, x.shape.heads_q = x.shape.heads_k = x.shape.heads_v = 0; });
+  }
+
+  // One head, batch entry or sequence less at a time, each of them once.
+  void structure() {
+    Case& c = best_.shape;
+    for (Index b = c.batch; b-- > 0 && best_.shape.batch > 1;)
+      attempt([&](FuzzInput& x) {
+        x.edits = without(x.edits, Axis::batch, b, b + 1, false, true), --x.shape.batch;
+      });
+    if (!c.heads_q && !c.heads_k && !c.heads_v)
+      for (Index h = c.heads; h-- > 0 && best_.shape.heads > 1;)
+        attempt([&](FuzzInput& x) {
+          x.edits = without(x.edits, Axis::head, h, h + 1, false, true), --x.shape.heads;
+        });
+    for (std::size_t s = best_.shape.packed.size(); s-- > 1 && best_.shape.packed.size() > 2;) {
+      if (s + 1 >= best_.shape.packed.size()) continue;
+      attempt([&](FuzzInput& x) {  // two neighbours joined
+        x.shape.packed.erase(x.shape.packed.begin() + static_cast<std::ptrdiff_t>(s));
+        x.edits =
+            without(x.edits, Axis::batch, static_cast<Index>(s), static_cast<Index>(s) + 1, true, false);
+      });
+    }
+    if (best_.shape.packed.size() == 2) attempt([](FuzzInput& x) { x.shape.packed.clear(); });
+  }
+
+  Index extent(Axis axis, bool before) const {
+    const Case& c = best_.shape;
+    if (axis == Axis::token) return before ? best_.before : *c.tokens;
+    return axis == Axis::key_column ? c.key_dim : c.value_dim;
+  }
+  void cut(FuzzInput& x, Axis axis, Index first, Index last, bool before) const {
+    const bool token = axis == Axis::token;
+    x.edits = without(x.edits, axis, first, last, before, !token);
+    if (axis == Axis::key_column) x.shape.key_dim -= last - first;
+    if (axis == Axis::value_column) x.shape.value_dim -= last - first;
+    if (token && before) x.before -= last - first;
+    if (!token || before) return;
+    *x.shape.tokens -= last - first;
+    for (Index& end : x.shape.packed) end = end >= last ? end - (last - first) : std::min(end, first);
+    std::erase_if(x.edits, [&](const ValueEdit& e) {  // fewer tokens may have fewer levels
+      return own_name(e) == "level_scales" &&
+             e.index[3] > static_cast<Index>(std::bit_width(
+                              static_cast<std::uint64_t>(std::max<Index>(*x.shape.tokens - 1, 0))));
+    });
+  }
+  void ranges(Axis axis) {
+    for (const bool before : {false, true}) {
+      if (before && axis != Axis::token) continue;
+      const Index least = axis == Axis::token ? 0 : 1;
+      for (Index size = extent(axis, before); size > 0; size = size == 1 ? 0 : (size + 1) / 2)
+        for (Index first = extent(axis, before); first > 0 && !over();) {
+          first = std::max<Index>(0, first - size);
+          const Index last = std::min(first + size, extent(axis, before));
+          if (extent(axis, before) - (last - first) < least) continue;
+          attempt([&](FuzzInput& x) { cut(x, axis, first, last, before); });
+        }
+    }
+  }
+
+  void values() {
+    // Ranges of values to 0.
+    for (std::size_t size = best_.edits.size(); size > 0; size = size == 1 ? 0 : (size + 1) / 2)
+      for (std::size_t first = best_.edits.size(); first > 0 && !over();) {
+        first = first > size ? first - size : 0;
+        attempt([&](FuzzInput& x) {
+          const auto from = x.edits.begin() + static_cast<std::ptrdiff_t>(first);
+          x.edits.erase(from, from + static_cast<std::ptrdiff_t>(std::min(size, x.edits.size() - first)));
+        });
+        first = std::min(first, best_.edits.size());
+      }
+    const auto is_one = [](const ValueEdit& e) {
+      return e.value == 1 || own_name(e) == "g" || !std::isfinite(e.value);
+    };
+    if (!std::all_of(best_.edits.begin(), best_.edits.end(), is_one))
+      attempt([&](FuzzInput& x) {
+        for (ValueEdit& e : x.edits)
+          if (!is_one(e)) e.value = 1;
+      });
+    for (std::size_t i = 0; i < best_.edits.size() && !over(); ++i) simplify(i);
+  }
+  // 1, -1, a small integer, a power of two, eight significant bits: the first of them that fails.
+  void simplify(std::size_t i) {
+    const double x = best_.edits[i].value;
+    if (x == 1 || !std::isfinite(x)) return;
+    std::vector<double> simpler;
+    const bool gate = own_name(best_.edits[i]) == "g";
+    if (!gate) simpler = {1, -1, std::copysign(2, x)};
+    simpler.push_back(std::round(x));
+    simpler.push_back(std::copysign(std::ldexp(1, std::ilogb(x)), x));
+    simpler.push_back(std::ldexp(std::round(std::ldexp(x, 7 - std::ilogb(x))), std::ilogb(x) - 7));
+    for (const double value : simpler) {
+      if (value == x) return;
+      if (value == 0 || (gate && value > 0)) continue;
+      if (attempt([&](FuzzInput& candidate) { candidate.edits[i].value = value; })) return;
+    }
+  }
+
+  const BatteryContext& context_;
+  FuzzInput best_;
+  const std::function<bool(const FuzzInput&)>& fails_;
+  Index limit_, asked_ = 0;
+  const std::function<bool()>& stop_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Shrunk shrink(const BatteryContext& context, const FuzzInput& input,
+              const std::function<bool(const FuzzInput&)>& fails, Index limit,
+              const std::function<bool()>& stop) {
+  if (is_battery(input.question)) return {input, 0, true};
+  return Shrinker(context, input, fails, limit, stop).run();
+}
+
+}  // namespace attest
