@@ -57,6 +57,8 @@ int run_program(int argc, const char* const* argv) {
   add_merge(app, exit_code);
   add_compare(app, exit_code);
   add_identify(app, exit_code);
+  add_fuzz(app, exit_code);
+  add_replay(app, exit_code);
   try {
     check_subcommand(app, argc, argv);
     app.parse(argc, argv);
