@@ -129,11 +129,14 @@ class Hunt {
     std::vector<Answer> answers(inputs.size());
     std::vector<std::string> cells(inputs.size());
     std::vector<char> asked(inputs.size(), 0);
+    std::vector<std::int64_t> took(inputs.size());
     const auto one = [&](Index i) {
       if (options_.stop && options_.stop()) return;
       if (!from_corpus && options_.seconds && elapsed() >= *options_.seconds) return;
       const auto at = static_cast<std::size_t>(i);
+      const auto asked_at = Clock::now();
       answers[at] = ask(context_, inputs[at]);
+      took[at] = std::chrono::nanoseconds(Clock::now() - asked_at).count();
       if (answers[at].asked) cells[at] = cell_of(context_, inputs[at], *answers[at].asked);
       answers[at].asked.reset();
       asked[at] = 1;
@@ -146,6 +149,7 @@ class Hunt {
       if (!asked[i] || (options_.stop && options_.stop()))
         return;  // what a signal did to a kernel is no failure
       if (!from_corpus) ++report_.cases;
+      report_.questions[inputs[i].question].nanoseconds += took[i];
       learn(inputs[i], answers[i], cells[i], from_corpus ? files_[i] : "");
     }
   }

@@ -53,6 +53,7 @@ struct Finding {
 
 struct Tally {
   Index asked = 0, decided = 0, failed = 0;
+  std::int64_t nanoseconds = 0;
 };
 
 struct HuntReport {

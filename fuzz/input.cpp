@@ -1,11 +1,13 @@
 #include "fuzz/input.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/lattice.hpp"
 #include "gpu_checks/battery/layout.hpp"
+#include "reference/cases/recipe.hpp"
 
 namespace attest {
 namespace {
@@ -36,6 +38,27 @@ void apply(const std::vector<ValueEdit>& edits, bool before, Problem& problem) {
   }
 }
 
+// Levels that only positions after other tokens have: drawn like the others.
+void widen_levels(const FuzzInput& input, const Case& shape, Index levels, Problem& problem) {
+  const auto field = problem.fields.find("level_scales");
+  if (field == problem.fields.end() || problem.levels >= levels) return;
+  Tensor& narrow = field->second;
+  std::vector<Index> sizes = narrow.shape;
+  sizes[3] = levels;
+  Tensor wide = draw_gate(*find_gate_recipe(shape.gates), "level_scales", sizes, shape.seed);
+  Random random(shape.seed, "levels");
+  constexpr double whole[] = {1, 0, -1, 2};
+  for (std::size_t i = 0; i < wide.data.size(); ++i) {
+    const Index row = static_cast<Index>(i) / levels, level = static_cast<Index>(i) % levels;
+    if (level < problem.levels)
+      wide.data[i] = narrow.data[static_cast<std::size_t>(row * problem.levels + level)];
+    else if (is_lattice(input.question))
+      wide.data[i] = whole[random.below(4)];
+  }
+  narrow = std::move(wide);
+  problem.levels = levels;
+}
+
 // The tokens of one call, drawn or zero, and edited; none without a certificate.
 std::optional<Problem> part(const BatteryContext& context, const FuzzInput& input, const Case& shape,
                             bool before) {
@@ -52,6 +75,7 @@ std::optional<Problem> part(const BatteryContext& context, const FuzzInput& inpu
     for (const auto& [name, power] : input.powers)
       for (double& x : problem.fields.at(name).data) x = std::ldexp(x, power);
   }
+  if (!before) widen_levels(input, shape, levels_of(*shape.tokens, input.before), problem);
   if (input.zeros)
     for (auto& [name, tensor] : problem.fields) std::fill(tensor.data.begin(), tensor.data.end(), 0.0);
   apply(input.edits, before, problem);
@@ -124,6 +148,10 @@ std::optional<Question> question_named(std::string_view name) {
 
 bool is_lattice(Question question) {
   return question == Question::lattice || question == Question::loud_lattice;
+}
+
+Index levels_of(Index tokens, Index before) {
+  return std::bit_width(static_cast<std::uint64_t>(std::max<Index>(tokens + before - 1, 0))) + 1;
 }
 
 bool is_battery(Question question) { return question == Question::gradient || question == Question::width; }

@@ -43,6 +43,9 @@ struct FuzzInput {
   std::vector<ValueEdit> edits;
 };
 
+// Level scales of a token at position before + tokens - 1, the largest: bit_length of it, and the diagonal.
+Index levels_of(Index tokens, Index before);
+
 // The problem as the kernel sees it; none, and why, where the question has no such problem (no certificate).
 struct Built {
   std::optional<Problem> problem;

@@ -1,7 +1,6 @@
 #include "fuzz/shrink.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "gpu_checks/battery/call.hpp"
@@ -140,14 +139,14 @@ class Shrinker {
     if (axis == Axis::key_column) x.shape.key_dim -= last - first;
     if (axis == Axis::value_column) x.shape.value_dim -= last - first;
     if (token && before) x.before -= last - first;
-    if (!token || before) return;
-    *x.shape.tokens -= last - first;
-    for (Index& end : x.shape.packed) end = end >= last ? end - (last - first) : std::min(end, first);
-    std::erase_if(x.edits, [&](const ValueEdit& e) {  // fewer tokens may have fewer levels
-      return own_name(e) == "level_scales" &&
-             e.index[3] > static_cast<Index>(std::bit_width(
-                              static_cast<std::uint64_t>(std::max<Index>(*x.shape.tokens - 1, 0))));
-    });
+    if (!token) return;
+    if (!before) {
+      *x.shape.tokens -= last - first;
+      for (Index& end : x.shape.packed) end = end >= last ? end - (last - first) : std::min(end, first);
+    }
+    const Index levels = levels_of(*x.shape.tokens, x.before);  // fewer tokens may have fewer
+    std::erase_if(x.edits,
+                  [&](const ValueEdit& e) { return e.field == "level_scales" && e.index[3] >= levels; });
   }
   void ranges(Axis axis) {
     for (const bool before : {false, true}) {

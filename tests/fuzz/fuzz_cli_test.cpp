@@ -1,0 +1,115 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "fuzz/corpus.hpp"
+#include "tests/cli/program.hpp"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "file") << "x";
+  const struct {
+    std::string arguments, message;
+  } refused[] = {
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 0", "--cases"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time 0s", "--time \"0s\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time 0", "--time \"0\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time -5", "--time \"-5\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time 3parsecs", "--time \"3parsecs\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time nan", "--time \"nan\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --time 5s --cases 5", "one of the two"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --objective beauty", "--objective"},
+      {"--kernel no.such.kernel --cases 5", "no kernel matches"},
+      {"--cases 5", "--kernel"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --corpus " + (folder / "file").string(), "--corpus"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --corpus /proc/attest_corpus", "--corpus"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --json /proc/attest/x.json", "x.json"},
+      {"--minimise", "--corpus"},
+  };
+  for (const auto& [arguments, message] : refused) {
+    const ProgramRun run = run_attest(folder, "fuzz " + arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(message)) << arguments;
+    EXPECT_EQ(lines_of(run.err), 1u) << run.err;
+    EXPECT_EQ(run.out, "") << arguments;
+  }
+}
+
+TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
+  const TemporaryFolder folder;
+  const std::string corpus = (folder / "corpus").string();
+  std::filesystem::create_directories(corpus);
+  std::ofstream(corpus + "/damaged.case") << "attest.corpus/7\n";
+  const std::string hunt = "fuzz --kernel mutant.hla2.cross_dropped --cases 40 --seed 3 --corpus " + corpus +
+                           " --json " + (folder / "x.json").string();
+  const ProgramRun first = run_attest(folder, hunt);
+  EXPECT_EQ(first.exit_code, 1) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("FAIL       mutant.hla2.cross_dropped"));
+  EXPECT_THAT(first.err, HasSubstr("damaged.case: line 1: \"attest.corpus/7\": expected attest.corpus/1"));
+  const auto json = nlohmann::json::parse(text_of(folder / "x.json"));
+  EXPECT_EQ(json.at("schema"), "attest.fuzz/1");
+  EXPECT_EQ(json.at("corpus").at("skipped").size(), 1u);
+  const auto& finding = json.at("kernels").at(0).at("findings").at(0);
+  const std::string file = finding.at("file");
+  EXPECT_EQ(parse_corpus_case(finding.at("shrunk").get<std::string>(), "json").input.shape.heads, 1);
+
+  const ProgramRun replayed = run_attest(folder, "replay " + file);
+  EXPECT_EQ(replayed.exit_code, 1) << replayed.err;
+  EXPECT_THAT(replayed.out, HasSubstr("FAIL       mutant.hla2.cross_dropped"));
+  const ProgramRun right = run_attest(folder, "replay " + file + " --kernel cpu.hla2.chunk16.direct.fp32");
+  EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
+
+  const ProgramRun again = run_attest(folder, hunt);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.out, HasSubstr("of the corpus"));
+
+  const ProgramRun thin =
+      run_attest(folder, "fuzz --minimise --kernel mutant.hla2.cross_dropped --corpus " + corpus);
+  EXPECT_EQ(thin.exit_code, 0) << thin.err;
+  EXPECT_TRUE(std::filesystem::exists(corpus + "/damaged.case"));
+  const ProgramRun after =
+      run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 1 --seed 99 --corpus " + corpus);
+  EXPECT_EQ(after.exit_code, 1) << "the thinned corpus kills no more\n" << after.out;
+}
+
+TEST(FuzzCommand, ReplayRefusesADamagedFile) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "x.case") << "attest.corpus/1\ncheck value\n";
+  const ProgramRun run = run_attest(folder, "replay " + (folder / "x.case").string());
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("x.case: line 3"));
+  EXPECT_EQ(run_attest(folder, "replay /nowhere/x.case").exit_code, 2);
+}
+
+TEST(FuzzCommand, InterruptedItEndsWithACompleteReport) {
+  const TemporaryFolder folder;
+  const std::string json = (folder / "x.json").string();
+  const std::string program = std::getenv("ATTEST_PROGRAM");
+  // The shell sends the signal after a second and hands the exit status on.
+  const std::string line = program +
+                           " fuzz --kernel cpu.hla2.chunk16.direct.fp32 --time 10m --seed 1 --json " + json +
+                           " >" + (folder / "out").string() + " 2>&1 & p=$!; sleep 1; kill -INT $p; wait $p";
+  const auto start = std::chrono::steady_clock::now();
+  const int status = std::system(("bash -c '" + line + "'").c_str());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << text_of(folder / "out");
+  EXPECT_THAT(text_of(folder / "out"), HasSubstr("interrupted"));
+  const auto report = nlohmann::json::parse(text_of(json));
+  EXPECT_TRUE(report.at("interrupted"));
+  EXPECT_GT(report.at("kernels").at(0).at("cases"), 0);
+}
+
+}  // namespace
+}  // namespace attest

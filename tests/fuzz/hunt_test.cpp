@@ -1,0 +1,139 @@
+#include "fuzz/hunt.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fuzz/features.hpp"
+#include "gpu_checks/mutants/mutants.hpp"
+#include "reference/forms/load_problem.hpp"
+
+namespace attest {
+namespace {
+
+HuntReport hunt_for(const std::string& kernel, Index cases, int threads = 1,
+                    Strategy strategy = Strategy::search) {
+  HuntOptions options;
+  options.cases = cases, options.seed = 11, options.threads = threads, options.strategy = strategy;
+  return hunt(find_subjects(kernel, "", {}).at(0), {}, options);
+}
+
+std::string in_text(const HuntReport& r) {
+  std::string text = std::to_string(r.cells) + ' ' + std::to_string(r.best) + '\n';
+  for (const Finding& f : r.findings)
+    text += f.cause + ' ' + std::to_string(f.at_case) + '\n' + to_text({f.first, "", "", ""}) +
+            to_text({f.shrunk, "", "", ""});
+  if (r.best_input) text += to_text({*r.best_input, "", "", ""});
+  return text;
+}
+
+TEST(Hunt, ASeedFindsTheSameWhateverTheNumberOfThreads) {
+  for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "mutant.ahla.race_stale_state"}) {
+    const std::string first = in_text(hunt_for(name, 60));
+    EXPECT_EQ(first, in_text(hunt_for(name, 60)));
+    EXPECT_EQ(first, in_text(hunt_for(name, 60, 3)));
+  }
+}
+
+TEST(Hunt, AnotherSeedAsksSomethingElse) {
+  HuntOptions options;
+  options.cases = 40;
+  const Subject subject = find_subjects("cpu.hla2.chunk16.direct.fp32", "", {}).at(0);
+  options.seed = 1;
+  const std::string first = in_text(hunt(subject, {}, options));
+  options.seed = 2;
+  EXPECT_NE(first, in_text(hunt(subject, {}, options)));
+}
+
+// One mutant of several kinds, and what must be said of it.
+TEST(Hunt, FindsFaultsOfManyKinds) {
+  const struct {
+    const char *name, *check;
+  } kinds[] = {{"mutant.hla2.tail_decay_full_chunk", ""},
+               {"mutant.gated_delta.exp_start_anchor", ""},
+               {"mutant.hla3.packed_no_reset", ""},
+               {"mutant.ahla.state_transposed", ""},
+               {"mutant.log_linear_mamba2.level_clamped", ""},
+               {"mutant.hla2.cache_by_address", "new_data"},
+               {"mutant.ahla.race_lost_row", "again"},
+               {"mutant.hla2.nan_to_zero", "containment"},
+               {"mutant.hla2.inputs_changed", ""},
+               {"mutant.hla3.backward_state_not_carried", "gradient"}};
+  for (const auto& kind : kinds) {
+    HuntOptions options;
+    options.cases = 300, options.seed = 3, options.most_shrinking = 0;
+    const HuntReport report = hunt(find_subjects(kind.name, "", {}).at(0), {}, options);
+    ASSERT_FALSE(report.findings.empty()) << kind.name;
+    bool by_check = false;
+    for (const Finding& finding : report.findings)
+      by_check = by_check || *kind.check == 0 || question_name(finding.first.question) == kind.check;
+    EXPECT_TRUE(by_check) << kind.name;
+  }
+}
+
+TEST(Hunt, TheUneditedKernelsHaveNoFault) {
+  for (const Kernel& kernel : unedited_kernels()) {
+    HuntOptions options;
+    options.cases = 40, options.seed = 4;
+    const HuntReport report = hunt({kernel, [&] { return kernel; }, false, false}, {}, options);
+    EXPECT_TRUE(report.findings.empty()) << kernel.name << ": " << report.findings.at(0).reason << '\n'
+                                         << to_text({report.findings[0].shrunk, "", "", ""});
+    EXPECT_GT(report.decided, 20) << kernel.name;
+  }
+}
+
+// What fails only after other calls is said to, and is not blamed on its own values.
+TEST(Hunt, AFailureThatAFreshKernelDoesNotRepeatIsFoundByItsCalls) {
+  const HuntReport report = hunt_for("mutant.hla2.memo_of_first_call", 200);
+  ASSERT_FALSE(report.findings.empty());
+  const BatteryContext context{find_subjects("mutant.hla2.memo_of_first_call", "", {}).at(0).kernel,
+                               operator_named("hla2", "masked"), 1, Effort::quick};
+  for (const Finding& finding : report.findings) {
+    if (finding.after.starts_with("a fresh kernel passes it")) continue;
+    const Kernel fresh = find_subjects("mutant.hla2.memo_of_first_call", "", {}).at(0).fresh();
+    EXPECT_TRUE(ask({fresh, context.op, 1, Effort::quick}, finding.shrunk).failed()) << finding.cause;
+  }
+}
+
+TEST(Hunt, TheCorpusIsAskedFirst) {
+  const HuntReport found = hunt_for("mutant.hla2.cross_dropped", 30);
+  ASSERT_FALSE(found.findings.empty());
+  std::vector<CorpusCase> corpus{{found.findings[0].shrunk, "", "", "known.case"}};
+  HuntOptions options;
+  options.cases = 1, options.seed = 77;
+  const HuntReport again = hunt(find_subjects("mutant.hla2.cross_dropped", "", {}).at(0), corpus, options);
+  EXPECT_EQ(again.replayed, 1);
+  ASSERT_FALSE(again.findings.empty());
+  EXPECT_EQ(again.findings[0].at_case, 0);
+  EXPECT_EQ(again.findings[0].file, "known.case");
+  // Of another operator it says nothing.
+  EXPECT_EQ(hunt(find_subjects("cpu.ahla.stream.fp32", "", {}).at(0), corpus, options).replayed, 0);
+}
+
+TEST(Hunt, StopsWhenItIsTold) {
+  HuntOptions options;
+  options.cases = 100000, options.seed = 1;
+  int asked = 0;
+  options.stop = [&] { return ++asked > 200; };
+  const HuntReport report = hunt(find_subjects("cpu.linear.stream.fp32", "", {}).at(0), {}, options);
+  EXPECT_TRUE(report.stopped);
+  EXPECT_LT(report.cases, 200);
+}
+
+TEST(Features, TellInputsApartByTheirPlaceInTheGrid) {
+  const Kernel& kernel = *find_kernels("cpu.gated_delta.chunk16.fp32", "").at(0);
+  const BatteryContext context{kernel, operator_named("gated_delta", "masked"), 1, Effort::quick};
+  const auto cell = [&](const std::string& line) {
+    FuzzInput input;
+    input.shape = parse_case("gated_delta " + line);
+    return cell_of(context, input, *build(context, input).problem);
+  };
+  const std::string base = cell("T=17 d=3 dv=2 H=1 B=1 gates=published seed=1");
+  EXPECT_THAT(base, testing::HasSubstr("value T=C+1 one_sequence"));
+  EXPECT_THAT(cell("T=31 d=3 dv=2 H=1 B=1 seed=1"), testing::HasSubstr("T=2C-1"));
+  EXPECT_THAT(cell("T=17 d=3 dv=2 H=1 B=1 gates=none seed=1"), testing::HasSubstr("open"));
+  EXPECT_THAT(cell("T=17 d=3 dv=2 H=1 B=1 gates=extreme seed=1"), testing::HasSubstr("mixed"));
+  EXPECT_NE(base, cell("T=17 d=3 dv=2 H=1 B=1 recipe=range gates=published seed=1"));
+}
+
+}  // namespace
+}  // namespace attest
