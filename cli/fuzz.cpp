@@ -158,7 +158,7 @@ nlohmann::json in_json(const HuntReport& r) {
         {"asked", tally.asked},
         {"decided", tally.decided},
         {"failed", tally.failed},
-        {"seconds", static_cast<double>(tally.nanoseconds) * 1e-9}};
+        {"cpu_seconds", static_cast<double>(tally.nanoseconds) * 1e-9}};
   for (const Finding& finding : r.findings) findings.push_back(in_json(finding));
   nlohmann::json json{{"kernel", r.kernel},      {"cases", r.cases},        {"replayed", r.replayed},
                       {"decided", r.decided},    {"seconds", r.seconds},    {"cells", r.cells},

@@ -12,7 +12,7 @@ namespace {
 
 // Multiply-adds of a token's state update, over all tokens, heads and batch entries: a few milliseconds each, where the
 // truth comes from intervals, from sums of double-doubles, or is exact in double.
-constexpr Index interval_work = 6000, sum_work = 200000, exact_work = 400000;
+constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000;
 constexpr Index longest = 300;
 
 Index below(Random& random, Index n) {
@@ -190,7 +190,8 @@ void Grammar::spoil(FuzzInput& input, Random& random) const {
 void Grammar::fit(FuzzInput& input) const {
   Case& c = input.shape;
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
-  const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0;
+  const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
+                            input.question == Question::containment || context_.declaration().moments.empty();
   const Index most = is_lattice(input.question) ? exact_work : by_intervals ? interval_work : sum_work;
   const auto too_much = [&] {
     const Index sequences = c.packed.empty() ? c.batch : static_cast<Index>(c.packed.size()) - 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
@@ -21,6 +22,12 @@ constexpr Index batch_size = 16;
 constexpr int candidates = 6;
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
+
+std::int64_t thread_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 struct Elite {
   FuzzInput input;
@@ -134,9 +141,9 @@ class Hunt {
       if (options_.stop && options_.stop()) return;
       if (!from_corpus && options_.seconds && elapsed() >= *options_.seconds) return;
       const auto at = static_cast<std::size_t>(i);
-      const auto asked_at = Clock::now();
+      const std::int64_t before = thread_nanoseconds();
       answers[at] = ask(context_, inputs[at]);
-      took[at] = std::chrono::nanoseconds(Clock::now() - asked_at).count();
+      took[at] = thread_nanoseconds() - before;
       if (answers[at].asked) cells[at] = cell_of(context_, inputs[at], *answers[at].asked);
       answers[at].asked.reset();
       asked[at] = 1;

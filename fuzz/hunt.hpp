@@ -53,7 +53,7 @@ struct Finding {
 
 struct Tally {
   Index asked = 0, decided = 0, failed = 0;
-  std::int64_t nanoseconds = 0;
+  std::int64_t nanoseconds = 0;  // of CPU time, without what a door's process takes
 };
 
 struct HuntReport {

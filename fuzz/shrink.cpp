@@ -58,6 +58,7 @@ class Shrinker {
         changed_ = false;
         structure();
         ranges(Axis::token), ranges(Axis::key_column), ranges(Axis::value_column);
+        join_key_columns();
         values();
         again = changed_;
       }
@@ -160,6 +161,24 @@ class Shrinker {
           attempt([&](FuzzInput& x) { cut(x, axis, first, last, before); });
         }
     }
+  }
+
+  // What stands in one column moved to the first, whose own values stay.
+  void join_key_columns() {
+    for (Index column = best_.shape.key_dim - 1; column > 0 && !over(); --column)
+      attempt([&](FuzzInput& x) {
+        for (std::size_t i = 0; i < x.edits.size(); ++i) {
+          ValueEdit& edit = x.edits[i];
+          if (axis_of(edit, Axis::key_column) != 3 || edit.index[3] != column) continue;
+          std::vector<Index> place = edit.index;
+          place[3] = 0;
+          const bool taken = std::any_of(x.edits.begin(), x.edits.end(), [&](const ValueEdit& other) {
+            return other.field == edit.field && other.index == place;
+          });
+          if (!taken) edit.index = place;
+        }
+        cut(x, Axis::key_column, column, column + 1, false);
+      });
   }
 
   void values() {
