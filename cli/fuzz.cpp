@@ -261,6 +261,7 @@ int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
     }
     remember(arguments.corpus, reports.back(), added);
     print_report(subject, reports.back(), arguments.objective);
+    std::cout << std::flush;
   }
   Index cases = 0, found = 0;
   for (const HuntReport& r : reports) cases += r.cases, found += static_cast<Index>(r.findings.size());

@@ -78,7 +78,8 @@ void edit_values(FuzzInput& input, Random& random) {
 
 }  // namespace
 
-Grammar::Grammar(const BatteryContext& context) : context_(context) {
+Grammar::Grammar(const BatteryContext& context)
+    : context_(context), chunk_(context.chunk() <= longest / 2 ? context.chunk() : 16) {
   for (const Question question : all_questions)
     if (cannot_ask(context, question).empty()) questions_.push_back(question);
 }
@@ -94,7 +95,7 @@ Question Grammar::any_question(Random& random) const {
 }
 
 Index Grammar::any_tokens(Random& random) const {
-  const Index c = context_.chunk();
+  const Index c = chunk_;
   const Index edge =
       any_of<Index>(random, {0, 1, 2, 3, c - 1, c, c + 1, 2 * c - 1, 2 * c, 2 * c + 1, 3 * c, 3 * c + 1,
                              3 * c + c / 2, 4 * c, 4 * c + 1, 5 * c + 3, 8 * c + 1});
@@ -104,7 +105,7 @@ Index Grammar::any_tokens(Random& random) const {
 
 void Grammar::pack(FuzzInput& input, Random& random) const {
   Case& c = input.shape;
-  const Index tokens = *c.tokens, chunk = context_.chunk();
+  const Index tokens = *c.tokens, chunk = chunk_;
   c.batch = 1, c.packed = {0};
   for (Index n = below(random, 5); n > 0; --n) {
     const Index length = any_of<Index>(random, {0, 1, 3, chunk - 1, chunk, chunk + 1, chunk / 2 + 1});
@@ -132,8 +133,7 @@ void Grammar::draw_structure(FuzzInput& input, Random& random) const {
   if (context_.has("varlen") && random.one_in(3)) pack(input, random);
   input.before = 0;
   if (context_.has("initial_state") && !context_.declaration().moments.empty() && random.one_in(3))
-    input.before =
-        any_of<Index>(random, {1, 2, 3, 5, context_.chunk() - 1, context_.chunk(), context_.chunk() + 1});
+    input.before = any_of<Index>(random, {1, 2, 3, 5, chunk_ - 1, chunk_, chunk_ + 1});
 }
 
 void Grammar::draw_options(FuzzInput& input, Random& random) const {
@@ -158,7 +158,7 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
 // One profile for all heads, or for one among others that stay as they were drawn.
 void Grammar::draw_gates(FuzzInput& input, Random& random) const {
   std::erase_if(input.edits, [](const ValueEdit& e) { return e.field == "g"; });
-  if (!context_.declaration().gates || is_lattice(input.question) || !random.one_in(3)) return;
+  if (!context_.declaration().gates || is_lattice(input.question) || random.one_in(2)) return;
   const Case& c = input.shape;
   const double size = any_of<double>(random, {-1e-3, -1, -3, -5, -20, -100, -1e4, -INFINITY});
   const auto profile = random.below(4);
@@ -235,7 +235,7 @@ FuzzInput Grammar::plain(Random& random) const {
   do input.question = any(random, questions_);
   while (input.question == Question::width);
   c.seed = random.bits() >> 16;
-  c.tokens = 1 + below(random, 4 * context_.chunk());
+  c.tokens = 1 + below(random, 4 * chunk_);
   c.key_dim = 1 + below(random, 16), c.value_dim = 1 + below(random, 16);
   c.heads = 1 + below(random, 4), c.batch = 1 + below(random, 2);
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
@@ -245,7 +245,7 @@ FuzzInput Grammar::plain(Random& random) const {
     c.batch = 1, c.packed = {0, below(random, *c.tokens + 1), *c.tokens};
   }
   if (context_.has("initial_state") && !context_.declaration().moments.empty() && coin())
-    input.before = 1 + below(random, context_.chunk());
+    input.before = 1 + below(random, chunk_);
   const Declaration& d = context_.declaration();
   if (!is_lattice(input.question)) {
     if (d.decay && coin()) c.options.decay = Rational(below(random, 65)) / 64;

@@ -30,6 +30,7 @@ class Grammar {
   Question any_question(Random& random) const;
 
   const BatteryContext& context_;
+  const Index chunk_;                // whose edges are looked at
   std::vector<Question> questions_;  // that can be asked, those of the battery last
 };
 

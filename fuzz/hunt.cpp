@@ -19,7 +19,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Index batch_size = 16;
-constexpr int candidates = 6;
+constexpr int candidates = 10;
+constexpr Index first_expensive = 20;  // number of the case
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
@@ -51,7 +52,8 @@ class Hunt {
     while (!over()) {
       std::vector<FuzzInput> inputs;
       const Index room = options_.cases ? *options_.cases - report_.cases : batch_size;
-      while (static_cast<Index>(inputs.size()) < std::min(room, batch_size)) inputs.push_back(next_input());
+      for (asked_ahead_ = 0; asked_ahead_ < std::min(room, batch_size); ++asked_ahead_)
+        inputs.push_back(next_input());
       ask_all(inputs, false);
     }
     report_.stopped = options_.stop && options_.stop();
@@ -82,7 +84,10 @@ class Hunt {
     if (options_.strategy == Strategy::plain) return grammar_.plain(random_);
     if (options_.strategy == Strategy::grammar) return grammar_.draw(random_);
     const bool climbs = options_.objective == Objective::error;
-    if (!elites_.empty() && !random_.one_in(climbs ? 4 : 2)) {
+    if (!climbs && report_.cases + asked_ahead_ == first_expensive &&
+        cannot_ask(context_, Question::width).empty())
+      return expensive();
+    if (!elites_.empty() && (climbs ? !random_.one_in(4) : random_.one_in(4))) {
       if (climbs && best_elite_ && random_.one_in(3))
         return grammar_.mutate_values(elites_[*best_elite_].input, random_);
       const Elite& parent = elites_[pick(climbs ? 4 : 1)];
@@ -91,6 +96,12 @@ class Hunt {
                  : rarest([&] { return grammar_.mutate(parent.input, random_); }, climbs ? 1 : 3);
     }
     return rarest([&] { return grammar_.draw(random_); }, candidates);
+  }
+  // What the grammar draws rarely, because it takes seconds, is asked once for certain.
+  FuzzInput expensive() {
+    FuzzInput input = grammar_.draw(random_);
+    input.question = Question::width;
+    return input;
   }
   // The best of so many kept ones.
   std::size_t pick(int among) {
@@ -273,6 +284,7 @@ class Hunt {
   const Grammar grammar_;
   Random random_;
   HuntReport report_;
+  Index asked_ahead_ = 0;                    // drawn, not yet asked
   std::map<std::string, std::size_t> grid_;  // cell -> elite
   std::vector<Elite> elites_;
   std::optional<std::size_t> best_elite_;
