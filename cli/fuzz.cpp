@@ -340,7 +340,8 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       ->add_option_function<std::string>(
           "--objective",
           [arguments](const std::string& text) { arguments->objective = parse_objective(text); },
-          "fail: as many different failures as there are; error: the largest error/bound")
+          "fail: as many different failures as there are; error: the largest error/bound, by the check value "
+          "alone")
       ->type_name("fail|error");
   add_path(command, "--corpus", arguments->corpus,
            "folder of cases: asked first, and what is found is added");

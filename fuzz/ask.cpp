@@ -1,6 +1,7 @@
 #include "fuzz/ask.hpp"
 
 #include <cmath>
+#include <new>
 
 #include "gpu_checks/battery/checks.hpp"
 #include "gpu_checks/battery/lattice.hpp"
@@ -11,6 +12,8 @@ namespace {
 
 // The running bound and the interval oracle of the final states cost more than this many entries are worth.
 constexpr Index most_state_work = 1500;
+constexpr Index widest_chunk =
+    1024;  // that the check width, of two chunks more than 65,536 tokens, is asked about
 
 bool judges_states(const Problem& problem) {
   return problem.sequences() * problem.heads * problem.tokens * problem.key_dim *
@@ -110,11 +113,15 @@ std::string cannot_ask(const BatteryContext& context, Question question) {
   if (question == Question::again && !context.has("deterministic"))
     return "the kernel is not declared deterministic";
   if (question == Question::gradient) return gradient_check.cannot_run(context);
+  if (question == Question::width && context.chunk() > widest_chunk)
+    return "two chunks of this kernel are more tokens than are asked about";
   if (question == Question::width) return width_check.cannot_run(context);
   return "";
 }
 
-Answer ask(const BatteryContext& context, const FuzzInput& input) {
+namespace {
+
+Answer ask_and_judge(const BatteryContext& context, const FuzzInput& input) {
   Answer answer;
   if (std::string why = cannot_ask(context, input.question); !why.empty()) {
     answer.outcome.reason = std::move(why);
@@ -135,6 +142,18 @@ Answer ask(const BatteryContext& context, const FuzzInput& input) {
   if (answer.decided()) answer.reached = findings.reached();
   answer.asked = std::move(built.problem);
   return answer;
+}
+
+}  // namespace
+
+Answer ask(const BatteryContext& context, const FuzzInput& input) {
+  try {
+    return ask_and_judge(context, input);
+  } catch (const std::bad_alloc&) {
+    Answer answer;
+    answer.outcome.verdict = Verdict::undecided, answer.outcome.reason = "not enough memory";
+    return answer;
+  }
 }
 
 std::string failed_part(const Answer& answer) {

@@ -78,10 +78,11 @@ void edit_values(FuzzInput& input, Random& random) {
 
 }  // namespace
 
-Grammar::Grammar(const BatteryContext& context)
+Grammar::Grammar(const BatteryContext& context, bool value_alone)
     : context_(context), chunk_(context.chunk() <= longest / 2 ? context.chunk() : 16) {
   for (const Question question : all_questions)
-    if (cannot_ask(context, question).empty()) questions_.push_back(question);
+    if (question == Question::value || (!value_alone && cannot_ask(context, question).empty()))
+      questions_.push_back(question);
 }
 
 // Rarely what takes seconds.

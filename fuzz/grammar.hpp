@@ -10,7 +10,8 @@ namespace attest {
 
 class Grammar {
  public:
-  explicit Grammar(const BatteryContext& context);
+  // value_alone: no other question, none of them tells how large an error is.
+  explicit Grammar(const BatteryContext& context, bool value_alone = false);
 
   FuzzInput draw(Random& random) const;
   FuzzInput plain(Random& random) const;

@@ -42,7 +42,7 @@ class Hunt {
         op_(operator_named(subject.kernel.op, subject.kernel.variant)),
         context_{subject.kernel, op_, options.seed, Effort::quick},
         options_(options),
-        grammar_(context_),
+        grammar_(context_, options.objective == Objective::error),
         random_(options.seed, "hunt " + subject.kernel.name) {
     report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
   }
@@ -128,6 +128,7 @@ class Hunt {
         else
           rarity += 1.0 / static_cast<double>(1 + seen->second);
       if (input.question == Question::width) rarity /= 4;  // seconds
+      if (*input.shape.tokens < 2) rarity /= 2;            // says little
       if (rarity <= most) continue;
       most = rarity, best = std::move(input), best_pairs = std::move(pairs);
     }
