@@ -156,11 +156,18 @@ Answer ask(const BatteryContext& context, const FuzzInput& input) {
   }
 }
 
+bool fails_in(const Answer& answer, std::string_view part) {
+  if (!answer.failed()) return false;
+  if (!answer.outcome.worst || part == "call") return !answer.outcome.worst && part == "call";
+  const std::string outputs = ", " + answer.outcome.places.outputs + ',';
+  if (part == "o") return outputs.find(", o,") != std::string::npos;
+  return outputs.find(part == "gradients" ? ", d" : ", final_state.") != std::string::npos;
+}
+
 std::string failed_part(const Answer& answer) {
-  if (!answer.failed()) return "";
-  if (!answer.outcome.worst) return "call";
-  const std::string& tensor = answer.outcome.worst->tensor;
-  return tensor == "o" ? "o" : tensor.starts_with("final_state.") ? "final states" : "gradients";
+  for (const char* part : {"o", "final states", "gradients", "call"})
+    if (fails_in(answer, part)) return part;
+  return "";
 }
 
 }  // namespace attest

@@ -24,7 +24,9 @@ struct Answer {
 std::string cannot_ask(const BatteryContext& context, Question question);
 Answer ask(const BatteryContext& context, const FuzzInput& input);
 
-// What failed: "o", "final states", "gradients", or "call" for what is no matter of single elements.
+// What failed: "o", which goes first, "final states", "gradients", or "call" for what is no matter of single elements.
 std::string failed_part(const Answer& answer);
+// Whether that part is among what failed.
+bool fails_in(const Answer& answer, std::string_view part);
 
 }  // namespace attest

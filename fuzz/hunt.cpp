@@ -209,9 +209,19 @@ class Hunt {
     return ask_kernel(fresh, input);
   }
 
+  // A failure that one call shows as well is that of one call.
   void found(const FuzzInput& input, const Answer& answer, const std::string& file) {
     if (file.empty() && !report_.first_failure) report_.first_failure = report_.cases;
     if (options_.until_first_failure) return;
+    if (file.empty() && (input.question == Question::again || input.question == Question::new_data)) {
+      FuzzInput single = input;
+      single.question = Question::value;
+      if (const Answer one = ask_afresh(single); one.failed()) return record(single, one, file);
+    }
+    record(input, answer, file);
+  }
+
+  void record(const FuzzInput& input, const Answer& answer, const std::string& file) {
     const std::string part = failed_part(answer),
                       alike = fmt::format("{} {}", question_name(input.question), part);
     if (++alike_[alike] > most_alike && file.empty()) {
@@ -230,7 +240,7 @@ class Hunt {
   // Asked again of a fresh kernel; if it passes there, the calls before mattered: the questions that make several.
   bool repeats(Finding& finding, std::string& part) const {
     const Answer answer = ask_afresh(finding.first);
-    if (answer.failed() && failed_part(answer) == part) return true;
+    if (fails_in(answer, part)) return true;
     if (is_battery(finding.first.question)) return false;
     for (const Question question : {Question::new_data, Question::again}) {
       FuzzInput several = finding.first;
@@ -256,7 +266,7 @@ class Hunt {
                                            question == Question::new_data);
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
-      return answer.failed() && failed_part(answer) == part;
+      return fails_in(answer, part);
     };
     const Shrunk shrunk = shrink(context_, finding.first, fails, options_.most_shrinking, options_.stop);
     finding.shrinking = shrunk.asked, finding.shrinking_finished = shrunk.finished;

@@ -141,6 +141,18 @@ TEST(Corpus, SkipsWhatItCannotReadAndLeavesItThere) {
   EXPECT_EQ(folder.entries(), 5u);
 }
 
+// Tests run from the root of the repository.
+TEST(Corpus, OfTheRepositoryCanBeReadWhole) {
+  const Corpus corpus = read_corpus("fuzz/corpus");
+  EXPECT_THAT(corpus.skipped, testing::IsEmpty());
+  ASSERT_FALSE(corpus.cases.empty());
+  for (const CorpusCase& one : corpus.cases) {
+    const std::string name = std::filesystem::path(one.file).filename().string();
+    EXPECT_THAT(
+        name, testing::StartsWith(one.input.shape.op + '.' + std::string(question_name(one.input.question))));
+  }
+}
+
 TEST(Corpus, HoldsACaseOnceWhoeverFoundIt) {
   const TemporaryFolder folder;
   CorpusCase one = parse_corpus_case(good, "x");
