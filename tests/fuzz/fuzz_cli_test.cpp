@@ -52,7 +52,7 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
   const std::string corpus = (folder / "corpus").string();
   std::filesystem::create_directories(corpus);
   std::ofstream(corpus + "/damaged.case") << "attest.corpus/7\n";
-  const std::string hunt = "fuzz --kernel mutant.hla2.cross_dropped --cases 40 --seed 3 --corpus " + corpus +
+  const std::string hunt = "fuzz --kernel mutant.hla2.cross_dropped --cases 15 --seed 3 --corpus " + corpus +
                            " --json " + (folder / "x.json").string();
   const ProgramRun first = run_attest(folder, hunt);
   EXPECT_EQ(first.exit_code, 1) << first.err;

@@ -28,15 +28,15 @@ std::string in_text(const HuntReport& r) {
 
 TEST(Hunt, ASeedFindsTheSameWhateverTheNumberOfThreads) {
   for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "mutant.ahla.race_stale_state"}) {
-    const std::string first = in_text(hunt_for(name, 30));
-    EXPECT_EQ(first, in_text(hunt_for(name, 30)));
-    EXPECT_EQ(first, in_text(hunt_for(name, 30, 3)));
+    const std::string first = in_text(hunt_for(name, 20));
+    EXPECT_EQ(first, in_text(hunt_for(name, 20)));
+    EXPECT_EQ(first, in_text(hunt_for(name, 20, 3)));
   }
 }
 
 TEST(Hunt, AnotherSeedAsksSomethingElse) {
   HuntOptions options;
-  options.cases = 40;
+  options.cases = 20;
   const Subject subject = find_subjects("cpu.hla2.chunk16.direct.fp32", "", {}).at(0);
   options.seed = 1;
   const std::string first = in_text(hunt(subject, {}, options));
@@ -84,7 +84,7 @@ TEST(Hunt, TheUneditedKernelsHaveNoFault) {
 
 // What fails only after other calls is said to, and is not blamed on its own values.
 TEST(Hunt, AFailureThatAFreshKernelDoesNotRepeatIsFoundByItsCalls) {
-  const HuntReport report = hunt_for("mutant.hla2.memo_of_first_call", 60);
+  const HuntReport report = hunt_for("mutant.hla2.memo_of_first_call", 20);
   ASSERT_FALSE(report.findings.empty());
   const BatteryContext context{find_subjects("mutant.hla2.memo_of_first_call", "", {}).at(0).kernel,
                                operator_named("hla2", "masked"), 1, Effort::quick};
@@ -96,7 +96,7 @@ TEST(Hunt, AFailureThatAFreshKernelDoesNotRepeatIsFoundByItsCalls) {
 }
 
 TEST(Hunt, TheCorpusIsAskedFirst) {
-  const HuntReport found = hunt_for("mutant.hla2.cross_dropped", 30);
+  const HuntReport found = hunt_for("mutant.hla2.cross_dropped", 12);
   ASSERT_FALSE(found.findings.empty());
   std::vector<CorpusCase> corpus{{found.findings[0].shrunk, "", "", "known.case"}};
   HuntOptions options;
