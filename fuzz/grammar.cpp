@@ -208,11 +208,22 @@ void Grammar::fit(FuzzInput& input) const {
   while (too_much() && *c.tokens > 4) halve(*c.tokens), c.packed.clear();
 }
 
+FuzzInput Grammar::of_battery(Question question, Random& random) const {
+  FuzzInput input;
+  Case& c = input.shape;
+  c.op = context_.declaration().name, c.variant = context_.declaration().variant;
+  c.tokens = c.key_dim = c.value_dim = 1;
+  c.seed = random.bits() >> 16;
+  input.question = question;
+  return input;
+}
+
 FuzzInput Grammar::draw(Random& random) const {
   FuzzInput input;
   Case& c = input.shape;
   c.op = context_.declaration().name, c.variant = context_.declaration().variant;
   input.question = any_question(random);
+  if (is_battery(input.question)) return of_battery(input.question, random);
   c.seed = random.bits() >> 16;
   draw_shape(input, random);
   draw_structure(input, random);
@@ -235,6 +246,7 @@ FuzzInput Grammar::plain(Random& random) const {
   c.op = context_.declaration().name, c.variant = context_.declaration().variant;
   do input.question = any(random, questions_);
   while (input.question == Question::width);
+  if (is_battery(input.question)) return of_battery(input.question, random);
   c.seed = random.bits() >> 16;
   c.tokens = 1 + below(random, 4 * chunk_);
   c.key_dim = 1 + below(random, 16), c.value_dim = 1 + below(random, 16);

@@ -15,6 +15,8 @@ class Grammar {
 
   FuzzInput draw(Random& random) const;
   FuzzInput plain(Random& random) const;
+  // A check that draws its own inputs: of this one the seed alone matters.
+  FuzzInput of_battery(Question question, Random& random) const;
   FuzzInput mutate(FuzzInput input, Random& random) const;
   // Of q, k and v alone: what hill-climbing changes.
   FuzzInput mutate_values(FuzzInput input, Random& random) const;

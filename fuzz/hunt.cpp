@@ -84,7 +84,7 @@ class Hunt {
     if (options_.strategy == Strategy::plain) return grammar_.plain(random_);
     if (options_.strategy == Strategy::grammar) return grammar_.draw(random_);
     const bool climbs = options_.objective == Objective::error;
-    if (!climbs && report_.cases + asked_ahead_ == first_expensive &&
+    if (!climbs && !report_.first_failure && report_.cases + asked_ahead_ == first_expensive &&
         cannot_ask(context_, Question::width).empty())
       return expensive();
     if (!elites_.empty() && (climbs ? !random_.one_in(4) : random_.one_in(4))) {
@@ -98,11 +98,7 @@ class Hunt {
     return rarest([&] { return grammar_.draw(random_); }, candidates);
   }
   // What the grammar draws rarely, because it takes seconds, is asked once for certain.
-  FuzzInput expensive() {
-    FuzzInput input = grammar_.draw(random_);
-    input.question = Question::width;
-    return input;
-  }
+  FuzzInput expensive() { return grammar_.of_battery(Question::width, random_); }
   // The best of so many kept ones.
   std::size_t pick(int among) {
     std::size_t chosen = random_.below(elites_.size());
@@ -127,8 +123,8 @@ class Hunt {
           rarity += 1;
         else
           rarity += 1.0 / static_cast<double>(1 + seen->second);
-      if (input.question == Question::width) rarity /= 4;  // seconds
-      if (*input.shape.tokens < 2) rarity /= 2;            // says little
+      if (input.question == Question::width) rarity = report_.first_failure ? 0 : rarity / 4;  // seconds
+      if (*input.shape.tokens < 2 && !is_battery(input.question)) rarity /= 2;                 // says little
       if (rarity <= most) continue;
       most = rarity, best = std::move(input), best_pairs = std::move(pairs);
     }

@@ -81,7 +81,9 @@ TEST(Shrink, ACrossTermForgottenByAScanNeedsThreeTokensWithOneEntryEach) {
   const HuntReport report = hunt({wrong, [] { return scan_kernel(true); }, false, false}, {}, options);
   ASSERT_FALSE(report.findings.empty());
   for (const Finding& finding : report.findings) {
-    EXPECT_EQ(finding.shrunk.shape.tokens, 3) << finding.cause;
+    SCOPED_TRACE(finding.cause + '\n' + finding.reason + '\n' + finding.after + '\n' +
+                 to_text({finding.shrunk, "", "", ""}));
+    EXPECT_EQ(finding.shrunk.shape.tokens, 3);
     EXPECT_EQ(finding.shrunk.shape.key_dim, 1);
     EXPECT_EQ(finding.shrunk.shape.value_dim, 1);
     EXPECT_EQ(finding.shrunk.edits.size(),
