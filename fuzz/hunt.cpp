@@ -123,6 +123,7 @@ class Hunt {
           rarity += 1;
         else
           rarity += 1.0 / static_cast<double>(1 + seen->second);
+      rarity *= 1 + 2.0 / static_cast<double>(1 + seen_[pairs.front()]);  // no question waits for long
       if (input.question == Question::width) rarity = report_.first_failure ? 0 : rarity / 4;  // seconds
       if (*input.shape.tokens < 2 && !is_battery(input.question)) rarity /= 2;                 // says little
       if (rarity <= most) continue;
