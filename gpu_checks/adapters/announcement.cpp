@@ -200,7 +200,7 @@ std::vector<Announced> read_announcement(const nlohmann::json& message, const st
       if (!names.insert(name).second) throw BadInput("announced twice, expected every name once");
       const std::string device = entry.text("device", "cpu");
       if (device != "cpu" && device != "cuda") refuse("device", device, "cpu or cuda");
-      if ((*list)[i].value("run", nlohmann::json(true)) != true)
+      if ((*list)[i].value("run", nlohmann::json()) == false)
         throw BadInput("run is NULL, expected a function");
       Kernel kernel = read_kernel(entry, name);
       if (glob.empty() || fnmatch(std::string(glob).c_str(), name.c_str(), 0) == 0)
