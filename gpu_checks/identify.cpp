@@ -7,11 +7,13 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "gpu_checks/battery/layout.hpp"
 #include "gpu_checks/battery/state_bound.hpp"
 #include "gpu_checks/near_misses.hpp"
 #include "reference/forms/batch.hpp"
+#include "reference/forms/certify.hpp"
 #include "reference/metrics/bound.hpp"
 #include "reference/tensor/bad_input.hpp"
 
@@ -707,6 +709,7 @@ Identification identify(const Kernel& kernel, const IdentifyRequest& request) {
   const Declaration& declared = find_operator(kernel.op, kernel.variant)->declaration();
   Identification found;
   found.declared = full_name(declared);
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<Look> looks = looks_for(kernel, request);
   std::set<std::string> refused;
   for (Look& look : looks)
@@ -716,10 +719,11 @@ Identification identify(const Kernel& kernel, const IdentifyRequest& request) {
     }
   found.compared = on_what(kernel, looks, refused);
   std::vector<Seen> seen;
-  for (const Suspect& suspect : suspects(kernel, looks)) {
-    Seen& one = seen.emplace_back(Seen{suspect, {}});
-    for (const Look& look : looks) one.values.push_back(values_on(suspect, look, declared));
-  }
+  for (const Suspect& suspect : suspects(kernel, looks)) seen.push_back({suspect, {}});
+  for_each_parallel(static_cast<Index>(seen.size()), threads, [&](Index i) {
+    Seen& one = seen[static_cast<std::size_t>(i)];
+    for (const Look& look : looks) one.values.push_back(values_on(one.suspect, look, declared));
+  });
   settle(kernel, looks, seen, found);
   if (const Candidate* answer = found.answer()) {
     found.as_declared = answer->name == found.declared;
