@@ -9,19 +9,6 @@
 namespace attest {
 namespace {
 
-class WorkingScope {
- public:
-  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
-    Running::working() = working;
-  }
-  ~WorkingScope() { Running::working() = saved_; }
-  WorkingScope(const WorkingScope&) = delete;
-  WorkingScope& operator=(const WorkingScope&) = delete;
-
- private:
-  Running::Working saved_;
-};
-
 class StateArithmetic : public Arithmetic<Running> {
  public:
   StateArithmetic(const Units& units, const Head<double>& head) : units_(units), head_(head) {}

@@ -8,20 +8,6 @@
 namespace attest {
 namespace {
 
-// Holds the working precision of Running while it lives.
-class WorkingScope {
- public:
-  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
-    Running::working() = working;
-  }
-  ~WorkingScope() { Running::working() = saved_; }
-  WorkingScope(const WorkingScope&) = delete;
-  WorkingScope& operator=(const WorkingScope&) = delete;
-
- private:
-  Running::Working saved_;
-};
-
 // Every rounding error multiplied by `scale`, and no underflow where it is not 1: as scale goes to 0 the error per
 // scale becomes the part of first order.
 class RunningArithmetic : public Arithmetic<Running> {

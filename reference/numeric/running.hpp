@@ -72,4 +72,18 @@ class Running {
   }
 };
 
+// Holds the working precision of Running while it lives.
+class WorkingScope {
+ public:
+  explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
+    Running::working() = working;
+  }
+  ~WorkingScope() { Running::working() = saved_; }
+  WorkingScope(const WorkingScope&) = delete;
+  WorkingScope& operator=(const WorkingScope&) = delete;
+
+ private:
+  Running::Working saved_;
+};
+
 }  // namespace attest
