@@ -1,4 +1,5 @@
 // What a reader meets on the page: the first screen, cards, figures, and a run of 10,000 cases.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,6 +100,9 @@ TEST(Page, OfTheBatteryCountsKernelsAndShowsTheirChecks) {
   EXPECT_NE(page.find("<th class=\"turned\"><span>guard zones</span></th>"), page.npos);
   EXPECT_NE(page.find("1 kernel passes every check."), page.npos);
   EXPECT_EQ(page.find("id=\"elements\""), page.npos);
+  record.checks[1].verdict = Verdict::not_run;
+  EXPECT_THAT(render_html(records_of({record}), {.gnuplot = ""}),
+              testing::HasSubstr("1 kernel passes every check that could decide."));
   record.checks[0].replay = "build/attest check --kernel k --quick --check value --seed 1";
   EXPECT_EQ(replay_of(record), "build/attest check --kernel k --quick --seed 1");
   const std::string cases = render_html(sample_records(), {.gnuplot = ""});
