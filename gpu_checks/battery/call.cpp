@@ -113,10 +113,16 @@ std::string short_text(const Case& shape) {
   return text.substr(text.find("T="));
 }
 
+bool has_no_decay(const BatteryContext& context) {
+  const Form form = context.kernel.how.form;
+  return !context.declaration().decayed_scan && (form == Form::scan || form == Form::chunk);
+}
+
 Case fitted(const BatteryContext& context, Case shape) {
   shape.op = context.declaration().name, shape.variant = context.declaration().variant;
   if (!context.has("grouped")) shape.heads_q = shape.heads_k = shape.heads_v = 0;
   if (!context.has("varlen")) shape.packed.clear();
+  if (has_no_decay(context)) shape.options.decay = Rational(1);
   if (context.kernel.without_decay && context.declaration().decay) shape.options.decay = Rational(1);
   shape.key_dim = nearest_within(context.kernel.limits, "d", shape.key_dim);
   shape.value_dim = nearest_within(context.kernel.limits, "dv", shape.value_dim);

@@ -10,6 +10,8 @@
 
 namespace attest {
 
+// The kernel's form exists for a decay of 1 alone.
+bool has_no_decay(const BatteryContext& context);
 // The shape with d and dv brought within the kernel's limits; shared heads and packing are dropped where the kernel does
 // not take them.
 Case fitted(const BatteryContext& context, Case shape);

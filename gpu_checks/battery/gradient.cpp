@@ -155,9 +155,8 @@ Problem with_linear_gates(Problem problem) {
 
 // 1, 0, 1 ...; all 1 for a form that has no decay.
 std::vector<double> decays_by_head(const BatteryContext& context, Index heads) {
-  const bool undecayed = !context.declaration().decayed_scan && context.kernel.how.form != Form::stream;
   std::vector<double> decays(static_cast<std::size_t>(heads), 1);
-  for (std::size_t h = 1; h < decays.size() && !undecayed; h += 2) decays[h] = 0;
+  for (std::size_t h = 1; h < decays.size() && !has_no_decay(context); h += 2) decays[h] = 0;
   return decays;
 }
 
