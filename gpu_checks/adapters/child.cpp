@@ -288,29 +288,29 @@ void Child::drain(Descriptor& from, Transcript& into) {
   }
 }
 
-Answer Child::wait(bool packets, Deadline deadline) {
+WorkerAnswer Child::wait(bool packets, Deadline deadline) {
   std::vector<char> packet(1 << 20);
   while (true) {
     if (!packets)
-      if (auto reply = out_.take_reply()) return {Answer::given, std::move(*reply)};
-    if (!packets && !output_) return {Answer::ended, ending()};
+      if (auto reply = out_.take_reply()) return {WorkerAnswer::given, std::move(*reply)};
+    if (!packets && !output_) return {WorkerAnswer::ended, ending()};
     std::array<pollfd, 3> fds{pollfd{output_.get(), POLLIN, 0}, pollfd{errors_.get(), POLLIN, 0},
                               pollfd{packets ? control_.get() : -1, POLLIN, 0}};
     const int left = milliseconds_until(deadline);
     if (poll(fds.data(), fds.size(), left) < 0 && errno != EINTR)
-      return {Answer::ended, std::strerror(errno)};
+      return {WorkerAnswer::ended, std::strerror(errno)};
     drain(output_, out_), drain(errors_, err_);
     if (packets && fds[2].revents != 0) {
       const ssize_t got = recv(control_.get(), packet.data(), packet.size(), MSG_DONTWAIT);
-      if (got > 0) return {Answer::given, {packet.data(), static_cast<std::size_t>(got)}};
-      if (got == 0 || (errno != EAGAIN && errno != EINTR)) return {Answer::ended, ending()};
+      if (got > 0) return {WorkerAnswer::given, {packet.data(), static_cast<std::size_t>(got)}};
+      if (got == 0 || (errno != EAGAIN && errno != EINTR)) return {WorkerAnswer::ended, ending()};
     }
-    if (left == 0 && !out_.has_reply()) return {Answer::late, ""};
+    if (left == 0 && !out_.has_reply()) return {WorkerAnswer::late, ""};
   }
 }
 
-Answer Child::receive_packet(Deadline deadline) { return wait(true, deadline); }
-Answer Child::receive_reply(Deadline deadline) { return wait(false, deadline); }
+WorkerAnswer Child::receive_packet(Deadline deadline) { return wait(true, deadline); }
+WorkerAnswer Child::receive_reply(Deadline deadline) { return wait(false, deadline); }
 
 bool Child::has_reply() {
   drain(output_, out_);

@@ -54,7 +54,7 @@ class Transcript {
   std::deque<std::string> lines_, replies_;
 };
 
-struct Answer {
+struct WorkerAnswer {
   enum Kind { given, ended, late } kind = late;
   std::string text;  // given: the answer; ended: how the child ended
 };
@@ -69,10 +69,10 @@ class Child {
 
   // Packets to and from the socket that the child finds as file descriptor 3.
   bool send_packet(std::string_view packet, std::span<const int> descriptors = {});
-  Answer receive_packet(Deadline deadline);
+  WorkerAnswer receive_packet(Deadline deadline);
   // A line to standard input; then the next reply line from standard output.
   bool write_line(std::string_view line, Deadline deadline);
-  Answer receive_reply(Deadline deadline);
+  WorkerAnswer receive_reply(Deadline deadline);
   bool has_reply();  // already there, without waiting
 
   // `; it printed: "..."` with the last lines of standard output and error that were not yet given; or nothing.
@@ -80,7 +80,7 @@ class Child {
   void kill();
 
  private:
-  Answer wait(bool packets, Deadline deadline);
+  WorkerAnswer wait(bool packets, Deadline deadline);
   void drain(Descriptor& from, Transcript& into);
   std::string ending();
   void hear(int milliseconds);  // what the supervisor tells

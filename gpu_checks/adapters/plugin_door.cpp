@@ -70,14 +70,15 @@ class Plugin {
     const Deadline deadline = in_seconds(patience);
     Json announced{{"kernels", Json::array()}};
     while (true) {
-      Answer answer = worker_->receive_packet(deadline);
+      WorkerAnswer answer = worker_->receive_packet(deadline);
       std::string crash;
-      if (answer.kind == Answer::given && answer.text.starts_with('!')) {
+      if (answer.kind == WorkerAnswer::given && answer.text.starts_with('!')) {
         crash = ": it " + printable(answer.text.substr(1), 120);
         answer = worker_->receive_packet(deadline);
       }
-      if (answer.kind == Answer::late) refuse(fmt::format("was not loaded within {} s", patience));
-      if (answer.kind == Answer::ended) refuse("its process " + answer.text + " while it was loaded" + crash);
+      if (answer.kind == WorkerAnswer::late) refuse(fmt::format("was not loaded within {} s", patience));
+      if (answer.kind == WorkerAnswer::ended)
+        refuse("its process " + answer.text + " while it was loaded" + crash);
       try {
         const PluginPart part = read_plugin_part(answer.text);
         if (!part.refused.empty()) refuse(part.refused);
@@ -116,9 +117,9 @@ class Plugin {
                        {"options", options_of(problem)}};
     const bool sent = worker_->send_packet(request.dump(), std::array{in.get(), out.get()});
     const Deadline deadline = in_seconds(options_.seconds);
-    Answer answer = worker_->receive_packet(deadline);
+    WorkerAnswer answer = worker_->receive_packet(deadline);
     std::string crash;
-    if (answer.kind == Answer::given && answer.text.starts_with('!')) {
+    if (answer.kind == WorkerAnswer::given && answer.text.starts_with('!')) {
       crash = ": it " + printable(answer.text.substr(1), 120);
       answer = worker_->receive_packet(deadline);
     }
@@ -127,9 +128,9 @@ class Plugin {
       worker_.reset();
       return failed(how + printed);
     };
-    if (answer.kind == Answer::late)
+    if (answer.kind == WorkerAnswer::late)
       return ended(fmt::format("did not return within {} s", options_.seconds));
-    if (answer.kind == Answer::ended) return ended(answer.text + crash);
+    if (answer.kind == WorkerAnswer::ended) return ended(answer.text + crash);
     if (!sent) return ended("wrote to a socket that is not its own");
     try {
       PluginReply reply = read_plugin_reply(answer.text);

@@ -106,9 +106,9 @@ class Process {
 
  private:
   std::string receive(Deadline deadline, double seconds, const char* nothing) {
-    Answer answer = child_->receive_reply(deadline);
-    if (answer.kind == Answer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
-    if (answer.kind == Answer::ended) throw Misbehaved{answer.text};
+    WorkerAnswer answer = child_->receive_reply(deadline);
+    if (answer.kind == WorkerAnswer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
+    if (answer.kind == WorkerAnswer::ended) throw Misbehaved{answer.text};
     return std::move(answer.text);
   }
 
