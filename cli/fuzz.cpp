@@ -20,6 +20,7 @@
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
+#include "reports/fuzz_page.hpp"
 #include "reports/record.hpp"
 #include "reports/summary.hpp"
 
@@ -27,7 +28,7 @@ namespace attest {
 namespace {
 
 struct Arguments {
-  std::string kernel, op, corpus, json;
+  std::string kernel, op, corpus, json, output;
   Objective objective = Objective::fail;
   std::optional<double> seconds;
   Index cases = 0;
@@ -189,8 +190,17 @@ class Live {
 };
 
 // What was found, and with the objective error what came nearest to its bound, goes into the corpus.
-void remember(const std::string& folder, HuntReport& report, std::vector<std::string>& added) {
+void remember(const std::string& folder, Objective objective, HuntReport& report,
+              std::vector<std::string>& added) {
   if (folder.empty()) return;
+  if (objective == Objective::error && report.best_input && report.best_at > 0) {
+    const auto path =
+        add_to_corpus(folder, {*report.best_input,
+                               report.kernel,
+                               fmt::format("{}: error/bound {:.4g}", report.kernel, report.best),
+                               {}});
+    if (!path.empty()) added.push_back(path.string());
+  }
   for (Finding& finding : report.findings) {
     if (!finding.file.empty()) continue;
     const auto path =
@@ -236,6 +246,11 @@ int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
   for (const std::string& why : corpus.skipped) note("skipped: " + why);
   std::unique_ptr<AtomicFile> json;
   if (!arguments.json.empty()) json = std::make_unique<AtomicFile>(arguments.json);
+  std::unique_ptr<AtomicFile> page;
+  if (!arguments.output.empty()) {
+    require_writable(arguments.output, "--output");
+    page = std::make_unique<AtomicFile>(std::filesystem::path(arguments.output) / "index.html");
+  }
 
   HuntOptions options;
   options.objective = arguments.objective;
@@ -259,7 +274,7 @@ int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
       options.progress = [&](const HuntProgress& p) { live.show(p); };
       reports.push_back(hunt(subject, corpus.cases, options));
     }
-    remember(arguments.corpus, reports.back(), added);
+    remember(arguments.corpus, arguments.objective, reports.back(), added);
     print_report(subject, reports.back(), arguments.objective);
     std::cout << std::flush;
   }
@@ -270,6 +285,11 @@ int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
   if (!arguments.corpus.empty())
     std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
                              corpus.cases.size(), corpus.skipped.size(), added.size());
+  if (page) {
+    page->write(render_fuzz_page(reports, invoked_command()));
+    page->commit();
+    std::cout << "page: " << (std::filesystem::path(arguments.output) / "index.html").string() << '\n';
+  }
   if (json) {
     nlohmann::json kernels = nlohmann::json::array();
     for (const HuntReport& r : reports) kernels.push_back(in_json(r));
@@ -351,6 +371,8 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       "default all mutants) needs");
   add_seed(command, arguments->seed, "of the hunt; drawn and printed when not given");
   add_path(command, "--json", arguments->json, "also write statistics and findings to this file");
+  add_path(command, "--output", arguments->output,
+           "folder for index.html, the page of the hunt, made if it is not there");
   add_threads(command, arguments->threads);
   command->footer(
       std::string(exit_codes) +

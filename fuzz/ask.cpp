@@ -10,7 +10,7 @@
 namespace attest {
 namespace {
 
-// The running bound and the interval oracle of the final states cost more than this many entries are worth.
+// The running bound of the final states costs more than this many entries are worth.
 constexpr Index most_state_work = 1500;
 constexpr Index widest_chunk =
     1024;  // that the check width, of two chunks more than 65,536 tokens, is asked about
@@ -24,7 +24,7 @@ bool judges_states(const Problem& problem) {
 void judge_value(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
                  Findings& findings) {
   if (outputs.size() > 1 && judges_states(problem))
-    return judge_outputs(context, problem, outputs, false, findings);
+    return judge_outputs_quickly(context, problem, outputs, findings);
   judge_output_quickly(context, problem, outputs.at("o"), findings);
 }
 

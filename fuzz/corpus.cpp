@@ -207,11 +207,11 @@ Corpus read_corpus(const std::filesystem::path& folder) {
   return corpus;
 }
 
-void require_writable(const std::filesystem::path& folder) {
+void require_writable(const std::filesystem::path& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error || !std::filesystem::is_directory(folder))
-    throw BadInput("--corpus " + in_quotes(folder.native()) + ": cannot be made (" +
+    throw BadInput(option + ' ' + in_quotes(folder.native()) + ": cannot be made (" +
                    (error ? error.message() : "not a folder") + "), expected a folder to write to");
   AtomicFile probe(folder / "writable.probe");  // gone again at the end of this line's scope
 }

@@ -38,7 +38,7 @@ struct Corpus {
 // Every *.case below the folder. What cannot be read is skipped and stays where it is.
 Corpus read_corpus(const std::filesystem::path& folder);
 // BadInput for a folder that cannot be made or written to; makes it where it is missing.
-void require_writable(const std::filesystem::path& folder);
+void require_writable(const std::filesystem::path& folder, const std::string& option = "--corpus");
 // Writes OPERATOR.CHECK.CHECKSUM.case; its path, empty if the folder holds that very case.
 std::filesystem::path add_to_corpus(const std::filesystem::path& folder, const CorpusCase& one);
 

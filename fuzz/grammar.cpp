@@ -89,7 +89,7 @@ Grammar::Grammar(const BatteryContext& context, bool value_alone)
 Question Grammar::any_question(Random& random) const {
   for (;;) {
     const Question question = any(random, questions_);
-    if (question == Question::width && !random.one_in(60)) continue;
+    if (question == Question::width && !random.one_in(600)) continue;
     if (question == Question::containment && !random.one_in(2)) continue;
     return question;
   }

@@ -58,6 +58,7 @@ class Hunt {
     }
     report_.stopped = options_.stop && options_.stop();
     report_.seconds = elapsed(), report_.cells = grid_.size();
+    for (const auto& [cell, elite] : grid_) report_.grid[cell] = elites_[elite].score;
     return std::move(report_);
   }
 

@@ -62,7 +62,8 @@ struct HuntReport {
   Index cases = 0, decided = 0, replayed = 0;
   double seconds = 0;
   std::size_t cells = 0;
-  double best = 0;  // largest error/bound of an input that passed
+  std::map<std::string, double> grid;  // cell (features.hpp) -> largest error/bound
+  double best = 0;                     // largest error/bound of an input that passed
   std::optional<FuzzInput> best_input;
   Index best_at = 0;
   std::optional<Index> first_failure;  // number of the case

@@ -25,10 +25,12 @@ std::optional<Tensors> call(const BatteryContext& context, const Problem& proble
 
 std::shared_ptr<const KeptOracle> truth_of(const Operator& op, const Problem& problem);
 
-// What call() and truth_of() took so far on this thread: run_battery() reads it before and after a check.
+// What was spent so far on this thread: run_battery() reads it before and after a check.
 struct Spent {
   std::int64_t kernel_ns = 0;  // as the kernels say
+  std::int64_t call_ns = 0;    // with the way through their doors
   std::int64_t oracle_ns = 0;
+  std::int64_t bound_ns = 0;
 };
 Spent& spent_on_this_thread();
 
@@ -36,10 +38,12 @@ Spent& spent_on_this_thread();
 // or no power. `statistical`: the narrower bound of independent draws decides between PASS and SUSPECT.
 void judge_outputs(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
                    bool statistical, Findings& findings);
-// o alone, against the certified double-double sums where they exist: for very many inputs. The sharp oracle is asked
-// where their radius is not far below the bound.
+// For very many inputs, by the deterministic bound alone: o, or all outputs, against double_truth.hpp; against the certified
+// double-double sums and the oracle where that radius is not far below the bound.
 void judge_output_quickly(const BatteryContext& context, const Problem& problem, const Tensor& o,
                           Findings& findings);
+void judge_outputs_quickly(const BatteryContext& context, const Problem& problem, const Tensors& outputs,
+                           Findings& findings);
 // The same bound twice: two correct answers to one question differ by no more (o alone).
 void judge_pair(const BatteryContext& context, const Problem& problem, const Tensor& first,
                 const Tensor& second, Findings& findings);
