@@ -134,7 +134,8 @@ void print_report(const Subject& subject, const HuntReport& r, Objective objecti
       r.cells, r.best, r.stopped ? "  (interrupted)" : "");
   for (const Finding& finding : r.findings) print_finding(subject, finding);
   if (objective == Objective::error && r.best_input)
-    std::cout << fmt::format("  largest error/bound {:.4g}, case {}:\n{}", r.best, r.best_at,
+    std::cout << fmt::format("  largest error/bound {:.4g}, {}:\n{}", r.best,
+                             r.best_at == 0 ? "of the corpus" : fmt::format("case {}", r.best_at),
                              indented(*r.best_input));
 }
 

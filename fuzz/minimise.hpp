@@ -1,5 +1,6 @@
 // A thinner corpus that has the same cells and the same kills: a case stays if it is the only one, among those not yet
-// dropped, to lie in a cell or to make a kernel fail. Short cases are kept before long ones.
+// dropped, to lie in a cell or to make a kernel fail, or of the largest error/bound of those found on its kernel. Short cases
+// are kept before long ones.
 #pragma once
 #include "fuzz/corpus.hpp"
 #include "fuzz/subject.hpp"

@@ -7,6 +7,7 @@
 
 #include "gpu_checks/battery/layout.hpp"
 #include "reference/cases/case.hpp"
+#include "reference/cases/random.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/batch.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -41,10 +42,10 @@ Case shape_of(std::uint64_t seed, Random& random, const Declaration& d) {
   const auto upto = [&](std::uint64_t n) { return 1 + static_cast<Index>(random.below(n)); };
   shape.op = d.name, shape.variant = d.variant, shape.seed = seed;
   shape.tokens = upto(40), shape.key_dim = upto(5), shape.value_dim = upto(5), shape.heads = upto(2);
-  shape.recipe = recipes()[random.below(std::size(recipes()))].name;
-  shape.gates = gate_recipes()[random.below(std::size(gate_recipes()))].name;
-  if (d.decay) shape.options.decay = Rational(random.below(65)) / 67;
-  if (d.ridge) shape.options.ridge = Rational(random.below(9)) / 7;
+  shape.recipe = recipes().at(random.below(recipes().size())).name;
+  shape.gates = gate_recipes().at(random.below(gate_recipes().size())).name;
+  if (d.decay) shape.options.decay = Rational(static_cast<Index>(random.below(65))) / 67;
+  if (d.ridge) shape.options.ridge = Rational(static_cast<Index>(random.below(9))) / 7;
   if (d.unit_scale && random.one_in(2)) shape.options.scale = Rational(1) / 3;
   if (d.normalize && random.one_in(2))
     shape.options.normalize = true, shape.options.epsilon = Rational(1) / 7;

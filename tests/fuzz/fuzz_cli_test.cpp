@@ -36,6 +36,7 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --corpus " + (folder / "file").string(), "--corpus"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --corpus /proc/attest_corpus", "--corpus"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --json /proc/attest/x.json", "x.json"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output /proc/attest_page", "--output"},
       {"--minimise", "--corpus"},
   };
   for (const auto& [arguments, message] : refused) {
@@ -82,6 +83,43 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
   const ProgramRun after =
       run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 1 --seed 99 --corpus " + corpus);
   EXPECT_EQ(after.exit_code, 1) << "the thinned corpus kills no more\n" << after.out;
+}
+
+std::size_t cases_in(const std::filesystem::path& folder) { return read_corpus(folder).cases.size(); }
+
+TEST(FuzzCommand, TheObjectiveErrorKeepsItsLargestErrorInTheCorpusAndTheOtherObjectiveDoesNot) {
+  const TemporaryFolder folder;
+  const std::string hunt = "fuzz --kernel cpu.linear.chunk16.fp32 --cases 20 --seed 2 --corpus ";
+  EXPECT_EQ(run_attest(folder, hunt + (folder / "fail").string()).exit_code, 0);
+  EXPECT_EQ(cases_in(folder / "fail"), 0u);
+  const ProgramRun run = run_attest(folder, hunt + (folder / "error").string() + " --objective error");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  ASSERT_EQ(cases_in(folder / "error"), 1u) << run.out;
+  const CorpusCase kept = read_corpus(folder / "error").cases.at(0);
+  EXPECT_EQ(kept.kernel, "cpu.linear.chunk16.fp32");
+  // Asked first and reached by no new case, it stays the largest and is not added again.
+  const ProgramRun again =
+      run_attest(folder, "fuzz --kernel cpu.linear.chunk16.fp32 --cases 1 --seed 3 --corpus " +
+                             (folder / "error").string() + " --objective error");
+  EXPECT_THAT(again.out, HasSubstr(", of the corpus:"));
+  EXPECT_EQ(cases_in(folder / "error"), 1u) << again.out;
+}
+
+TEST(FuzzCommand, ThePageOfAHuntShowsKillsCellsAndTheShrunkCase) {
+  const TemporaryFolder folder;
+  const auto output = folder / "page";
+  const ProgramRun run = run_attest(
+      folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 15 --seed 3 --output " + output.string());
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  const std::string page = text_of(output / "index.html");
+  for (const char* part : {"mutant.hla2.", "FAIL", "<th scope=\"col\">failed</th>", "Cells reached",
+                           "values zeros", "case hla2 variant=masked"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_EQ(page.find("http"), std::string::npos) << "something from outside";
+  const ProgramRun right = run_attest(
+      folder, "fuzz --kernel cpu.linear.chunk16.fp32 --cases 5 --seed 3 --output " + output.string());
+  EXPECT_EQ(right.exit_code, 0) << right.err;
+  EXPECT_EQ(text_of(output / "index.html").find("FAIL"), std::string::npos);
 }
 
 TEST(FuzzCommand, ReplayRefusesADamagedFile) {
