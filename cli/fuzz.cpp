@@ -11,11 +11,15 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/doors.hpp"
 #include "cli/options.hpp"
+#include "cli/ranks.hpp"
+#include "cli/version.hpp"
 #include "fuzz/hunt.hpp"
 #include "fuzz/minimise.hpp"
+#include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/check.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
@@ -31,10 +35,10 @@ struct Arguments {
   std::string kernel, op, corpus, json, output;
   Objective objective = Objective::fail;
   std::optional<double> seconds;
-  Index cases = 0;
+  Index cases = 0, batch = 16;
   std::optional<std::uint64_t> seed;
   int threads = 0;
-  bool minimise = false;
+  bool minimise = false, resume = false;
   std::vector<std::string> files;  // of replay
 };
 
@@ -45,7 +49,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void interrupt(int) { interrupted = true; }
 
 void stop_on_signals() {
-  for (const int number : {SIGINT, SIGTERM}) {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {  // mpirun hands USR1 on and waits
     struct sigaction action {};
     action.sa_handler = interrupt;
     action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
@@ -236,76 +240,238 @@ int run_minimise(const Arguments& arguments, const DoorOptions& doors) {
   return exit_passed;
 }
 
-int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
-  if (arguments.minimise) return run_minimise(arguments, doors);
+void check_arguments(const Arguments& arguments, const DoorOptions& doors) {
   if (arguments.seconds && arguments.cases) throw BadInput("--time and --cases: expected one of the two");
   if (arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty())
     throw BadInput("--kernel, --plugin or --process: expected one of them, such as --kernel cpu.hla2.*");
-  std::vector<Subject> subjects = subjects_of(arguments, doors);
-  Corpus corpus;
-  if (!arguments.corpus.empty()) require_writable(arguments.corpus), corpus = read_corpus(arguments.corpus);
-  for (const std::string& why : corpus.skipped) note("skipped: " + why);
-  std::unique_ptr<AtomicFile> json;
-  if (!arguments.json.empty()) json = std::make_unique<AtomicFile>(arguments.json);
-  std::unique_ptr<AtomicFile> page;
-  if (!arguments.output.empty()) {
-    require_writable(arguments.output, "--output");
-    page = std::make_unique<AtomicFile>(std::filesystem::path(arguments.output) / "index.html");
+  if (arguments.resume && arguments.output.empty())
+    throw BadInput("--resume: goes on with what --output DIR holds, expected --output beside it");
+  if (arguments.threads > 0 && launched_by_mpirun())
+    throw BadInput("--threads: not with mpirun, whose ranks ask one case at a time, expected a rank a core");
+}
+
+// One `attest fuzz`, on one or more ranks.
+class FuzzRun {
+ public:
+  FuzzRun(const Arguments& arguments, const DoorOptions& doors) : arguments_(arguments), doors_(doors) {}
+
+  int run() {
+    ranks_.take_own_gpu();
+    if (const std::string why = ranks_.agree(facts_, said([&] { prepare(); })); !why.empty())
+      return refuse(why);
+    identity_.seed = std::stoull(ranks_.told(std::to_string(identity_.seed)));
+    identity_.kernels_sha256 = sha256(facts_);
+    if (const std::string why = ranks_.agree("", said([&] { open_journal(); })); !why.empty())
+      return refuse(why);
+    stop_on_signals();
+    how_to_hunt();
+    if (ranks_.rank() > 0) return serve();
+    hunt_all();
+    ranks_.dismiss();
+    finish();
+    return exit_of(reports_);
   }
 
-  HuntOptions options;
-  options.objective = arguments.objective;
-  options.seed = arguments.seed ? *arguments.seed : drawn_seed();
-  options.threads = arguments.threads > 0
-                        ? arguments.threads
-                        : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (arguments.cases > 0)
-    options.cases = arguments.cases;
-  else
-    options.seconds = arguments.seconds.value_or(60) / static_cast<double>(subjects.size());
-  options.stop = [] { return interrupted.load(); };
-  stop_on_signals();
-
-  std::vector<HuntReport> reports;
-  std::vector<std::string> added;
-  for (const Subject& subject : subjects) {
-    if (interrupted) break;
-    {
-      const Live live(subject.kernel.name, isatty(STDERR_FILENO) != 0);
-      options.progress = [&](const HuntProgress& p) { live.show(p); };
-      reports.push_back(hunt(subject, corpus.cases, options));
+ private:
+  // What is wrong with it, if anything.
+  template <class Act>
+  static std::string said(Act&& act) {
+    try {
+      act();
+      return {};
+    } catch (const BadInput& error) {
+      return error.what();
     }
-    remember(arguments.corpus, arguments.objective, reports.back(), added);
-    print_report(subject, reports.back(), arguments.objective);
-    std::cout << std::flush;
   }
-  Index cases = 0, found = 0;
-  for (const HuntReport& r : reports) cases += r.cases, found += static_cast<Index>(r.findings.size());
-  std::cout << fmt::format("\n{} of {} kernels, {} cases, {} causes of failure; seed {}{}\n", reports.size(),
-                           subjects.size(), cases, found, options.seed, interrupted ? "; interrupted" : "");
-  if (!arguments.corpus.empty())
-    std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
-                             corpus.cases.size(), corpus.skipped.size(), added.size());
-  if (page) {
-    page->write(render_fuzz_page(reports, invoked_command()));
-    page->commit();
-    std::cout << "page: " << (std::filesystem::path(arguments.output) / "index.html").string() << '\n';
+  int refuse(const std::string& why) const {
+    if (ranks_.rank() > 0) return exit_passed;  // rank 0 says it
+    throw BadInput(why);
   }
-  if (json) {
+
+  void prepare() {
+    check_arguments(arguments_, doors_);
+    open_kernels(doors_);
+    subjects_ = subjects_of(arguments_, doors_);
+    facts_ = program_version() + '\n';
+    for (const Subject& subject : subjects_) facts_ += kernel_identity(subject.kernel);
+    if (ranks_.rank() > 0) return;
+    if (!arguments_.corpus.empty())
+      require_writable(arguments_.corpus), corpus_ = read_corpus(arguments_.corpus);
+    for (const std::string& why : corpus_.skipped) note("skipped: " + why);
+    if (!arguments_.json.empty()) results_.push_back(std::make_unique<AtomicFile>(arguments_.json));
+    identity_.seed = arguments_.seed ? *arguments_.seed : drawn_seed();
+    if (arguments_.resume) go_on();
+  }
+  // With the seed and the corpus of the hunt that was killed.
+  void go_on() {
+    const auto before = HuntJournal::identity_in(arguments_.output);
+    if (!before) return;
+    if (!arguments_.seed) identity_.seed = before->seed;
+    std::erase_if(corpus_.cases, [&](const CorpusCase& one) {
+      return std::ranges::find(before->corpus, one.file) == before->corpus.end();
+    });
+  }
+  void open_journal() {
+    if (arguments_.output.empty()) return;
+    identity_.command = invoked_command_of_all_shards(), identity_.version = program_version();
+    for (const CorpusCase& one : corpus_.cases) identity_.corpus.push_back(one.file);
+    journal_ = std::make_unique<HuntJournal>(arguments_.output, identity_);
+    if (ranks_.rank() == 0) {
+      if (arguments_.resume)
+        journal_->take_up();
+      else
+        journal_->start_anew();
+      results_.push_back(
+          std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "fuzz.json"));
+      page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
+    }
+    ranks_.told("");  // by then rank 0 has read or removed what was there
+    journal_->write_as(ranks_.rank());
+  }
+
+  void how_to_hunt() {
+    options_.objective = arguments_.objective;
+    options_.seed = identity_.seed, options_.batch = arguments_.batch;
+    options_.threads = arguments_.threads > 0
+                           ? arguments_.threads
+                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (arguments_.cases > 0)
+      options_.cases = arguments_.cases;
+    else
+      options_.seconds = arguments_.seconds.value_or(60) / static_cast<double>(subjects_.size());
+    options_.stop = [] { return interrupted.load(); };
+    options_.journal = journal_.get();
+    if (ranks_.size() > 1 && options_.batch < 4 * ranks_.size() && ranks_.rank() == 0)
+      note(fmt::format("--batch {} keeps {} ranks waiting for one another, expected {} or more",
+                       options_.batch, ranks_.size(), 4 * ranks_.size()));
+  }
+
+  // "KERNEL-NUMBER TASK", and the reply; empty: not done.
+  std::string work(const std::string& message) const {
+    const std::size_t space = message.find(' ');
+    const Subject& subject = subjects_.at(std::stoull(message.substr(0, space)));
+    const HuntReply reply = do_noted(journal_.get(), subject, parse_task(message.substr(space + 1)),
+                                     {options_.seed, options_.most_shrinking, false, options_.stop});
+    return reply.done ? to_line(reply) : "";
+  }
+  int serve() const {
+    ranks_.serve([&](const std::string& message) { return work(message); });
+    return exit_passed;
+  }
+  Crew crew_for(std::size_t kernel) const {
+    return [this, kernel](const std::vector<HuntTask>& tasks, const std::function<bool()>& over) {
+      std::vector<std::string> messages;
+      for (const HuntTask& task : tasks) messages.push_back(fmt::format("{} {}", kernel, to_line(task)));
+      std::vector<HuntReply> replies;
+      for (const std::string& reply : ranks_.hand_out(
+               messages, [this](const std::string& message) { return work(message); }, over))
+        replies.push_back(reply.empty() ? HuntReply{} : parse_reply(reply));
+      return replies;
+    };
+  }
+
+  void hunt_all() {
+    if (arguments_.resume) print_resumed();
+    for (std::size_t i = 0; i < subjects_.size() && !interrupted; ++i) {
+      const Subject& subject = subjects_[i];
+      {
+        const Live live(subject.kernel.name, isatty(STDERR_FILENO) != 0);
+        options_.progress = [&](const HuntProgress& p) { live.show(p); };
+        if (ranks_.size() > 1) options_.crew = crew_for(i);
+        reports_.push_back(hunt(subject, corpus_.cases, options_));
+      }
+      remember(arguments_.corpus, arguments_.objective, reports_.back(), added_);
+      print_report(subject, reports_.back(), arguments_.objective);
+      std::cout << std::flush;
+    }
+  }
+
+  void print_resumed() {
+    Index known = 0;
+    for (const Subject& subject : subjects_) {
+      const std::set<Index>& answered = journal_->answered(subject.kernel.name);
+      known += static_cast<Index>(answered.size());
+      if (const std::string gaps = ranges_missing(answered, arguments_.cases); !gaps.empty())
+        not_run_[subject.kernel.name] = gaps;
+    }
+    std::cout << fmt::format("resumed: {} cases were answered before\n", known);
+    for (const auto& [kernel, gaps] : not_run_) std::cout << fmt::format("  not run: {} {}\n", kernel, gaps);
+    for (const TaskBegun& one : journal_->open())
+      std::cout << fmt::format("  begun and not answered: {} {} {}, rank {}\n", one.kernel,
+                               one.task == "ask" ? "case" : "shrinking of case", one.number, one.rank);
+  }
+  // "3, 7-16" of 1 .. all.
+  static std::string ranges_missing(const std::set<Index>& there, Index all) {
+    std::string text;
+    for (Index from = 1; from <= all; ++from) {
+      if (there.contains(from)) continue;
+      Index to = from;
+      while (to < all && !there.contains(to + 1)) ++to;
+      text += (text.empty() ? "" : ", ") +
+              (from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
+      from = to;
+    }
+    return text;
+  }
+
+  void finish() {
+    Index cases = 0, found = 0;
+    for (const HuntReport& r : reports_) cases += r.cases, found += static_cast<Index>(r.findings.size());
+    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} causes of failure; seed {}{}{}\n",
+                             reports_.size(), subjects_.size(), cases, found, options_.seed,
+                             ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
+                             !interrupted ? ""
+                             : journal_   ? "; interrupted, --resume goes on"
+                                          : "; interrupted");
+    if (!arguments_.corpus.empty())
+      std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
+                               corpus_.cases.size(), corpus_.skipped.size(), added_.size());
+    const std::string text = results_.empty() ? "" : in_json().dump(1) + '\n';
+    for (const auto& file : results_) file->write(text), file->commit();
+    if (page_) {
+      page_->write(render_fuzz_page(reports_, invoked_command()));
+      page_->commit();
+      std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
+    }
+    if (journal_ && !interrupted) journal_->remove();
+  }
+  nlohmann::json in_json() const {
     nlohmann::json kernels = nlohmann::json::array();
-    for (const HuntReport& r : reports) kernels.push_back(in_json(r));
-    const nlohmann::json all{
+    for (const HuntReport& r : reports_) kernels.push_back(attest::in_json(r));
+    nlohmann::json all{
         {"schema", "attest.fuzz/1"},
         {"command", invoked_command()},
-        {"seed", options.seed},
-        {"objective", arguments.objective == Objective::fail ? "fail" : "error"},
+        {"seed", options_.seed},
+        {"objective", arguments_.objective == Objective::fail ? "fail" : "error"},
+        {"ranks", ranks_.size()},
         {"interrupted", interrupted.load()},
         {"kernels", kernels},
-        {"corpus", {{"cases", corpus.cases.size()}, {"skipped", corpus.skipped}, {"added", added}}}};
-    json->write(all.dump(1) + '\n');
-    json->commit();
+        {"corpus", {{"cases", corpus_.cases.size()}, {"skipped", corpus_.skipped}, {"added", added_}}}};
+    if (arguments_.resume) all["not_run_before"] = not_run_;
+    return all;
   }
-  return exit_of(reports);
+
+  const Arguments& arguments_;
+  const DoorOptions& doors_;
+  Ranks ranks_;
+  std::vector<Subject> subjects_;
+  std::string facts_;  // what has to be the same for all ranks
+  HuntIdentity identity_;
+  Corpus corpus_;
+  std::unique_ptr<HuntJournal> journal_;
+  std::vector<std::unique_ptr<AtomicFile>> results_;
+  std::unique_ptr<AtomicFile> page_;
+  HuntOptions options_;
+  std::vector<HuntReport> reports_;
+  std::vector<std::string> added_;
+  std::map<std::string, std::string> not_run_;
+};
+
+int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
+  if (!arguments.minimise) return FuzzRun(arguments, doors).run();
+  if (launched_by_mpirun()) throw BadInput("--minimise: the work of one process, expected no mpirun");
+  open_kernels(doors);
+  return run_minimise(arguments, doors);
 }
 
 int run_replay(const Arguments& arguments, const DoorOptions& doors) {
@@ -372,19 +538,26 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       "default all mutants) needs");
   add_seed(command, arguments->seed, "of the hunt; drawn and printed when not given");
   add_path(command, "--json", arguments->json, "also write statistics and findings to this file");
-  add_path(command, "--output", arguments->output,
-           "folder for index.html, the page of the hunt, made if it is not there");
+  add_path(
+      command, "--output", arguments->output,
+      "folder of the run: a journal of every rank while it lasts, fuzz.json and index.html, the page, at its "
+      "end");
+  command->add_flag(
+      "--resume", arguments->resume,
+      "goes on with a run into --output's folder that was killed: the same command with --resume added "
+      "(--time counts anew)");
+  add_whole_number(
+      command, "--batch", arguments->batch, 1, 1 << 20,
+      "cases drawn before the first of them is answered; the same --batch finds the same, whatever the "
+      "number of threads and ranks (16; for many ranks four times as many as ranks, or more)");
   add_threads(command, arguments->threads);
   command->footer(
       std::string(exit_codes) +
       "No fault found is no proof: attest check --battery asks what is known to matter. Interrupted once, it "
       "ends "
-      "with its report.\n"
+      "with its report. mpirun -n N attest fuzz ... shares the work among N ranks (fuzz/CLUSTER.md).\n"
       "Example: attest fuzz --kernel cpu.hla2.chunk64.direct.bf16 --objective error --time 60s --seed 1");
-  command->callback([arguments, doors, &exit_code] {
-    open_kernels(*doors);
-    exit_code = run_fuzz(*arguments, *doors);
-  });
+  command->callback([arguments, doors, &exit_code] { exit_code = run_fuzz(*arguments, *doors); });
 }
 
 void add_replay(CLI::App& app, int& exit_code) {

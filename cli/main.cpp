@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "cli/ranks.hpp"
 #include "gpu_checks/adapters/child.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/temporaries.hpp"
@@ -15,8 +16,9 @@
 namespace attest {
 namespace {
 
+// Of the ranks of mpirun the first one speaks.
 int refuse(std::string_view what) {
-  std::cerr << "attest: " << printable(what, 2000) << '\n';
+  if (launched_rank() == 0) std::cerr << "attest: " << printable(what, 2000) << '\n';
   return exit_bad_input;
 }
 

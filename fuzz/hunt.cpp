@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <ctime>
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
-#include "fuzz/shrink.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -18,16 +15,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Index batch_size = 16;
 constexpr int candidates = 10;
 constexpr Index first_expensive = 20;  // number of the case
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
-std::int64_t thread_nanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1000000000 + now.tv_nsec;
+HowToDo how_to_do(const HuntOptions& options) {
+  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop};
 }
 
 struct Elite {
@@ -42,6 +36,7 @@ class Hunt {
         op_(operator_named(subject.kernel.op, subject.kernel.variant)),
         context_{subject.kernel, op_, options.seed, Effort::quick},
         options_(options),
+        how_(how_to_do(options)),
         grammar_(context_, options.objective == Objective::error),
         random_(options.seed, "hunt " + subject.kernel.name) {
     report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
@@ -51,8 +46,8 @@ class Hunt {
     replay(corpus);
     while (!over()) {
       std::vector<FuzzInput> inputs;
-      const Index room = options_.cases ? *options_.cases - report_.cases : batch_size;
-      for (asked_ahead_ = 0; asked_ahead_ < std::min(room, batch_size); ++asked_ahead_)
+      const Index room = options_.cases ? *options_.cases - report_.cases : options_.batch;
+      for (asked_ahead_ = 0; asked_ahead_ < std::min(room, options_.batch); ++asked_ahead_)
         inputs.push_back(next_input());
       ask_all(inputs, false);
     }
@@ -142,46 +137,96 @@ class Hunt {
     return pairs;
   }
 
-  void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {
-    std::vector<Answer> answers(inputs.size());
-    std::vector<std::string> cells(inputs.size());
-    std::vector<char> asked(inputs.size(), 0);
-    std::vector<std::int64_t> took(inputs.size());
+  // What the journal does not know, by the crew; nothing after the first reply that is not done counts.
+  std::vector<HuntReply> done(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
+    std::vector<HuntReply> replies(tasks.size());
+    std::vector<HuntTask> open;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      if (options_.journal)
+        if (const auto known = options_.journal->known(subject_.kernel.name, tasks[i])) {
+          replies[i] = *known;
+          continue;
+        }
+      open.push_back(tasks[i]), places.push_back(i);
+    }
+    std::vector<HuntReply> fresh = options_.crew ? options_.crew(open, enough) : by_threads(open, enough);
+    for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
+    return replies;
+  }
+  std::vector<HuntReply> by_threads(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
+    std::vector<HuntReply> replies(tasks.size());
     const auto one = [&](Index i) {
-      if (options_.stop && options_.stop()) return;
-      if (!from_corpus && options_.seconds && elapsed() >= *options_.seconds) return;
       const auto at = static_cast<std::size_t>(i);
-      const std::int64_t before = thread_nanoseconds();
-      answers[at] = ask(context_, inputs[at]);
-      took[at] = thread_nanoseconds() - before;
-      if (answers[at].asked) cells[at] = cell_of(context_, inputs[at], *answers[at].asked);
-      answers[at].asked.reset();
-      asked[at] = 1;
+      if (!enough()) replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
     };
-    const bool at_once = subject_.pure && options_.threads > 1;
-    if (at_once) for_each_parallel(static_cast<Index>(inputs.size()), options_.threads, one);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!from_corpus && over()) return;
-      if (!at_once) one(static_cast<Index>(i));
-      if (!asked[i] || (options_.stop && options_.stop()))
-        return;  // what a signal did to a kernel is no failure
+    const auto size = static_cast<Index>(tasks.size());
+    if (subject_.pure && options_.threads > 1)
+      for_each_parallel(size, options_.threads, one);
+    else
+      for (Index i = 0; i < size && !(i > 0 && ends_with(replies[static_cast<std::size_t>(i - 1)])); ++i)
+        one(i);
+    return replies;
+  }
+  bool ends_with(const HuntReply& reply) const { return options_.until_first_failure && reply.failed(); }
+
+  void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {
+    std::vector<HuntTask> tasks;
+    for (const FuzzInput& input : inputs)
+      tasks.push_back({HuntTask::Kind::ask,
+                       from_corpus ? 0 : report_.cases + static_cast<Index>(tasks.size()) + 1, input, ""});
+    const auto stop = [&] { return options_.stop && options_.stop(); };
+    const std::vector<HuntReply> replies = done(tasks, [&] {
+      return stop() || (!from_corpus && options_.seconds && elapsed() >= *options_.seconds);
+    });
+    std::size_t asked = 0;
+    while (asked < replies.size() && replies[asked].done) ++asked;
+    const std::map<std::size_t, HuntReply> settled = settle_all(tasks, replies, asked, stop);
+    for (std::size_t i = 0; i < asked; ++i) {
+      if (!from_corpus && options_.until_first_failure && report_.first_failure) return;
       if (!from_corpus) ++report_.cases;
-      report_.questions[inputs[i].question].nanoseconds += took[i];
-      learn(inputs[i], answers[i], cells[i], from_corpus ? files_[i] : "");
+      const auto close = settled.find(i);
+      learn(inputs[i], replies[i], close == settled.end() ? nullptr : &close->second,
+            from_corpus ? files_[i] : "");
     }
   }
 
-  void learn(const FuzzInput& input, const Answer& answer, const std::string& cell, const std::string& file) {
+  // The failures that are looked at closely: of those that are much alike, the first.
+  std::map<std::size_t, HuntReply> settle_all(const std::vector<HuntTask>& tasks,
+                                              const std::vector<HuntReply>& replies, std::size_t asked,
+                                              const std::function<bool()>& stop) {
+    std::vector<HuntTask> close;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < asked && !options_.until_first_failure; ++i) {
+      if (!replies[i].failed()) continue;
+      HuntTask task = tasks[i];
+      task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
+      if (replies[i].single) task.input.question = Question::value;
+      if (++alike_[alike(task.input, task.part)] > most_alike && task.number > 0) continue;
+      close.push_back(std::move(task)), places.push_back(i);
+    }
+    std::map<std::size_t, HuntReply> settled;
+    if (close.empty()) return settled;
+    std::vector<HuntReply> done_now = done(close, stop);
+    for (std::size_t i = 0; i < places.size(); ++i) settled.emplace(places[i], std::move(done_now[i]));
+    return settled;
+  }
+  static std::string alike(const FuzzInput& input, const std::string& part) {
+    return fmt::format("{} {}", question_name(input.question), part);
+  }
+
+  void learn(const FuzzInput& input, const HuntReply& reply, const HuntReply* settled,
+             const std::string& file) {
     Tally& tally = report_.questions[input.question];
-    ++tally.asked, tally.decided += answer.decided(), tally.failed += answer.failed();
-    report_.decided += answer.decided();
-    if (!answer.decided())
-      ++report_.undecided[answer.outcome.reason.substr(0, answer.outcome.reason.find(':'))];
-    if (answer.failed()) return found(input, answer, file);
-    if (answer.decided() && answer.reached > report_.best)
-      report_.best = answer.reached, report_.best_input = input,
+    ++tally.asked, tally.decided += reply.decided(), tally.failed += reply.failed();
+    tally.nanoseconds += reply.nanoseconds;
+    report_.decided += reply.decided();
+    if (!reply.decided()) ++report_.undecided[reply.reason.substr(0, reply.reason.find(':'))];
+    if (reply.failed()) return found(input, reply, settled, file);
+    if (reply.decided() && reply.reached > report_.best)
+      report_.best = reply.reached, report_.best_input = input,
       report_.best_at = file.empty() ? report_.cases : 0;
-    if (answer.decided() && !cell.empty()) keep(input, answer.reached, cell);
+    if (reply.decided() && !reply.cell.empty()) keep(input, reply.reached, reply.cell);
     if (options_.progress && Clock::now() - shown_ > std::chrono::milliseconds(200)) show();
   }
   void show() {
@@ -199,84 +244,33 @@ class Hunt {
     if (!best_elite_ || elites_[at->second].score > elites_[*best_elite_].score) best_elite_ = at->second;
   }
 
-  Answer ask_kernel(const Kernel& kernel, const FuzzInput& input) const {
-    return ask({kernel, op_, options_.seed, Effort::quick}, input);
-  }
-  Answer ask_afresh(const FuzzInput& input) const {
-    const Kernel fresh = subject_.fresh();
-    return ask_kernel(fresh, input);
-  }
-
-  // A failure that one call shows as well is that of one call.
-  void found(const FuzzInput& input, const Answer& answer, const std::string& file) {
+  void found(const FuzzInput& input, const HuntReply& reply, const HuntReply* settled,
+             const std::string& file) {
     if (file.empty() && !report_.first_failure) report_.first_failure = report_.cases;
     if (options_.until_first_failure) return;
-    if (file.empty() && (input.question == Question::again || input.question == Question::new_data)) {
-      FuzzInput single = input;
-      single.question = Question::value;
-      if (const Answer one = ask_afresh(single); one.failed()) return record(single, one, file);
-    }
-    record(input, answer, file);
-  }
-
-  void record(const FuzzInput& input, const Answer& answer, const std::string& file) {
-    const std::string part = failed_part(answer),
-                      alike = fmt::format("{} {}", question_name(input.question), part);
-    if (++alike_[alike] > most_alike && file.empty()) {
-      for (auto one = report_.findings.rbegin(); one != report_.findings.rend(); ++one)
-        if (one->cause.starts_with(report_.op + ' ' + alike)) return void(++one->duplicates);
-      return;
-    }
     Finding finding;
-    finding.first = finding.shrunk = input, finding.reason = answer.outcome.reason, finding.file = file;
+    finding.first = input;
+    if (reply.single) finding.first.question = Question::value;
+    const std::string words = alike(finding.first, reply.part);
+    if (!settled) return count_alike(words);
+    finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;
     finding.at_case = file.empty() ? report_.cases : 0;
-    settle(finding, part);
-    merge(std::move(finding), alike);
+    if (settled->done) close(finding, *settled);
+    merge(std::move(finding), words, settled->cell);
     if (options_.progress) show();
   }
-
-  // Asked again of a fresh kernel; if it passes there, the calls before mattered: the questions that make several.
-  bool repeats(Finding& finding, std::string& part) const {
-    const Answer answer = ask_afresh(finding.first);
-    if (fails_in(answer, part)) return true;
-    if (is_battery(finding.first.question)) return false;
-    for (const Question question : {Question::new_data, Question::again}) {
-      FuzzInput several = finding.first;
-      several.question = question;
-      if (!cannot_ask(context_, question).empty()) continue;
-      const Answer after = ask_afresh(several);
-      if (!after.failed()) continue;
-      part = failed_part(after);
-      finding.first = finding.shrunk = several;
-      finding.after = "found by another check, repeated with other calls before";
-      return true;
-    }
-    return false;
+  void count_alike(const std::string& words) {
+    for (auto one = report_.findings.rbegin(); one != report_.findings.rend(); ++one)
+      if (one->cause.starts_with(report_.op + ' ' + words)) return void(++one->duplicates);
+  }
+  static void close(Finding& finding, const HuntReply& settled) {
+    finding.first = settled.first, finding.shrunk = settled.shrunk, finding.after = settled.after;
+    finding.shrinking = settled.shrinking, finding.shrinking_finished = settled.shrinking_finished;
+    if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
-  void settle(Finding& finding, std::string part) {
-    if (!repeats(finding, part)) {
-      finding.after = "a fresh kernel passes it: the failure depends on the calls before";
-      return;
-    }
-    const Question question = finding.first.question;
-    const bool afresh = !subject_.pure && (!subject_.fresh_costs || question == Question::again ||
-                                           question == Question::new_data);
-    const auto fails = [&](const FuzzInput& candidate) {
-      const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
-      return fails_in(answer, part);
-    };
-    const Shrunk shrunk = shrink(context_, finding.first, fails, options_.most_shrinking, options_.stop);
-    finding.shrinking = shrunk.asked, finding.shrinking_finished = shrunk.finished;
-    const Answer last = ask_afresh(shrunk.input);
-    if (!last.failed()) return;  // of a kernel that was not asked afresh
-    finding.shrunk = shrunk.input, finding.reason = last.outcome.reason;
-  }
-
-  void merge(Finding finding, const std::string& alike) {
-    const Built built = is_battery(finding.shrunk.question) ? Built() : build(context_, finding.shrunk);
-    finding.cause = report_.op + ' ' + alike + ": " +
-                    (built.problem ? cell_of(context_, finding.shrunk, *built.problem) : "");
+  void merge(Finding finding, const std::string& words, const std::string& cell) {
+    finding.cause = report_.op + ' ' + words + ": " + cell;
     for (Finding& known : report_.findings)
       if (known.cause == finding.cause) {
         ++known.duplicates;
@@ -290,6 +284,7 @@ class Hunt {
   const Operator& op_;
   const BatteryContext context_;
   const HuntOptions& options_;
+  const HowToDo how_;
   const Grammar grammar_;
   Random random_;
   HuntReport report_;

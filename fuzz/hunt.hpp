@@ -4,16 +4,17 @@
 //            several drawn (adaptive random testing: Chen, Leung and Mak 2004), or a kept one with a few changes.
 //   grammar  fresh inputs of the same grammar, no memory; plain: the yardstick (grammar.hpp)
 // A failure is asked again of a fresh kernel, shrunk with the same failing check, and merged with failures of one cause:
-// operator, check, failed part, and the cell of the shrunk input. Several inputs are asked at once and answered for in their
-// order, so that a seed finds the same whatever the number of threads.
+// operator, check, failed part, and the cell of the shrunk input. A batch of inputs is drawn before the first of them is
+// answered, and they are answered for in their order, so that a seed finds the same whatever the number of threads or processes.
 #pragma once
 #include <functional>
 #include <map>
 #include <set>
 
-#include "fuzz/ask.hpp"
 #include "fuzz/corpus.hpp"
+#include "fuzz/journal.hpp"
 #include "fuzz/subject.hpp"
+#include "fuzz/task.hpp"
 
 namespace attest {
 
@@ -33,9 +34,12 @@ struct HuntOptions {
   std::optional<double> seconds;
   std::uint64_t seed = 0;
   int threads = 1;
+  Index batch = 16;  // inputs drawn at once: what is learnt from one of them counts from the next batch on
   Index most_shrinking = 4000;  // questions for one failure
   bool until_first_failure = false;
   std::function<bool()> stop = {};
+  Crew crew = {};                  // other than empty: does the tasks in the place of threads
+  HuntJournal* journal = nullptr;  // knows what was answered before
   std::function<void(const HuntProgress&)> progress = {};
 };
 

@@ -1,0 +1,256 @@
+// The processes of an MPI job. Texts of a few kilobytes, point to point, between rank 0 and the others; nothing is collective but
+// the start. Rank 0 does tasks on a second thread, while this one looks after the others.
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "cli/ranks.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+namespace {
+
+enum Tag { task_tag = 1, reply_tag, dismissed_tag, facts_tag, wrong_tag };
+constexpr std::size_t ahead = 2;  // tasks that a rank has, with the one that it does
+constexpr auto pause = std::chrono::microseconds(100);
+
+void send(const std::string& text, int to, int tag) {
+  MPI_Send(text.data(), static_cast<int>(text.size()), MPI_CHAR, to, tag, MPI_COMM_WORLD);
+}
+
+struct Message {
+  std::string text;
+  int from = 0, tag = 0;
+};
+Message receive(MPI_Status status) {
+  int size = 0;
+  MPI_Get_count(&status, MPI_CHAR, &size);
+  Message message{std::string(static_cast<std::size_t>(size), '\0'), status.MPI_SOURCE, status.MPI_TAG};
+  MPI_Recv(message.text.data(), size, MPI_CHAR, message.from, message.tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return message;
+}
+std::optional<Message> arrived(int from, int tag) {
+  int there = 0;
+  MPI_Status status;
+  MPI_Iprobe(from, tag, MPI_COMM_WORLD, &there, &status);
+  return there ? std::optional(receive(status)) : std::nullopt;
+}
+// Blocking receives of Open MPI keep a core busy, which the tasks need.
+Message wait_for(int from, int tag) {
+  for (;;) {
+    if (auto message = arrived(from, tag)) return *message;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+std::string host() {
+  char name[MPI_MAX_PROCESSOR_NAME];
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return {name, static_cast<std::size_t>(length)};
+}
+
+// Devices that this machine, or this container, shows.
+int gpus_here() {
+  int count = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/dev", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    count += name.size() > 6 && name.starts_with("nvidia") &&
+             std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  return count;
+}
+
+std::vector<std::string> visible_gpus() {
+  std::vector<std::string> names;
+  if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    std::string rest = set;
+    while (!rest.empty()) {
+      const std::size_t comma = std::min(rest.find(','), rest.size());
+      names.push_back(rest.substr(0, comma)), rest.erase(0, comma + 1);
+    }
+    return names;
+  }
+  for (int i = 0; i < gpus_here(); ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+// The tasks of one hand_out, and who does which.
+class Round {
+ public:
+  Round(const std::vector<std::string>& tasks, const Ranks::Work& own, const std::function<bool()>& over,
+        int ranks)
+      : tasks_(tasks),
+        own_(own),
+        over_(over),
+        replies_(tasks.size()),
+        held_(static_cast<std::size_t>(ranks)) {}
+
+  std::vector<std::string> run() {
+    std::exception_ptr failed;
+    {
+      const std::jthread here([&] {
+        try {
+          while (const auto at = next(0)) replies_[*at] = own_(tasks_[*at]);
+        } catch (...) {
+          failed = std::current_exception();
+          end();
+        }
+        finished_ = true;
+      });
+      while (!finished_ || outstanding_ > 0) {
+        const bool gave = give();
+        const bool got = take();
+        if (!gave && !got) std::this_thread::sleep_for(pause);
+      }
+    }
+    for (Outgoing& one : outgoing_) MPI_Wait(&one.request, MPI_STATUS_IGNORE);
+    if (failed) std::rethrow_exception(failed);
+    return std::move(replies_);
+  }
+
+ private:
+  struct Outgoing {
+    MPI_Request request;
+  };
+
+  // Of the tasks left, the next, as long as more than so many are left.
+  std::optional<std::size_t> next(std::size_t spared) {
+    const std::lock_guard lock(mutex_);
+    if (next_ + spared >= tasks_.size() || over_()) return std::nullopt;
+    return next_++;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    next_ = tasks_.size();
+  }
+  // One at a time, and a second to have at hand while there are enough for all.
+  bool give() {
+    bool gave = false;
+    for (std::size_t held = 0; held < ahead; ++held)
+      for (std::size_t rank = 1; rank < held_.size(); ++rank) {
+        if (held_[rank].size() != held) continue;
+        const auto at = next(held == 0 ? 0 : held_.size());
+        if (!at) break;
+        held_[rank].push_back(*at), ++outstanding_, gave = true;
+        const std::string& task = tasks_[*at];
+        outgoing_.emplace_back();
+        MPI_Isend(task.data(), static_cast<int>(task.size()), MPI_CHAR, static_cast<int>(rank), task_tag,
+                  MPI_COMM_WORLD, &outgoing_.back().request);
+      }
+    return gave;
+  }
+  bool take() {
+    const auto message = arrived(MPI_ANY_SOURCE, reply_tag);
+    if (!message) return false;
+    auto& held = held_[static_cast<std::size_t>(message->from)];  // a rank replies in the order of its tasks
+    replies_[held.front()] = message->text;
+    held.pop_front(), --outstanding_;
+    return true;
+  }
+
+  const std::vector<std::string>& tasks_;
+  const Ranks::Work& own_;
+  const std::function<bool()>& over_;
+  std::vector<std::string> replies_;
+  std::vector<std::deque<std::size_t>> held_;
+  std::list<Outgoing> outgoing_;
+  std::mutex mutex_;
+  std::size_t next_ = 0, outstanding_ = 0;
+  std::atomic<bool> finished_ = false;
+};
+
+}  // namespace
+
+Ranks::Ranks() {
+  if (!launched_by_mpirun()) return;
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  begun_ = true;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+}
+
+Ranks::~Ranks() {
+  if (!begun_) return;
+  dismiss();
+  MPI_Finalize();
+}
+
+void Ranks::take_own_gpu() const {
+  if (!begun_) return;
+  MPI_Comm machine;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  int local = 0;
+  MPI_Comm_rank(machine, &local);
+  MPI_Comm_free(&machine);
+  const std::vector<std::string> gpus = visible_gpus();
+  if (gpus.empty()) return;
+  setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(local) % gpus.size()].c_str(), 1);
+}
+
+std::string Ranks::told(const std::string& text) const {
+  if (!begun_) return text;
+  if (rank_ > 0) return wait_for(0, facts_tag).text;
+  for (int rank = 1; rank < size_; ++rank) send(text, rank, facts_tag);
+  return text;
+}
+
+std::string Ranks::agree(const std::string& facts, const std::string& wrong) const {
+  if (!begun_) return wrong;
+  if (rank_ > 0) {
+    send(facts, 0, facts_tag), send(wrong.empty() ? "" : host() + ": " + wrong, 0, wrong_tag);
+    return told("");
+  }
+  std::string why = wrong;
+  for (int rank = 1; rank < size_; ++rank) {
+    const bool same = wait_for(rank, facts_tag).text == facts;
+    const std::string theirs = wait_for(rank, wrong_tag).text;
+    if (!why.empty()) continue;
+    if (!theirs.empty())
+      why = fmt::format("rank {} on {}", rank, theirs);
+    else if (!same)
+      why = fmt::format("rank {} has another attest or other kernels than rank 0, expected the same", rank);
+  }
+  return told(why);
+}
+
+std::vector<std::string> Ranks::hand_out(const std::vector<std::string>& tasks, const Work& own,
+                                         const std::function<bool()>& over) const {
+  return Round(tasks, own, over, size_).run();
+}
+
+void Ranks::serve(const Work& work) const {
+  try {
+    for (;;) {
+      const Message message = wait_for(0, MPI_ANY_TAG);
+      if (message.tag == dismissed_tag) return;
+      send(work(message.text), 0, reply_tag);
+    }
+  } catch (const std::exception& error) {
+    std::cerr << fmt::format("attest: rank {} on {}: {}\n", rank_, host(), printable(error.what(), 2000))
+              << std::flush;
+    MPI_Abort(MPI_COMM_WORLD, 70);
+  }
+}
+
+void Ranks::dismiss() {
+  if (begun_ && rank_ == 0 && !dismissed_)
+    for (int rank = 1; rank < size_; ++rank) send("", rank, dismissed_tag);
+  dismissed_ = true;
+}
+
+}  // namespace attest

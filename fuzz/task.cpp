@@ -1,0 +1,208 @@
+#include "fuzz/task.hpp"
+
+#include <time.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fuzz/corpus.hpp"
+#include "fuzz/features.hpp"
+#include "fuzz/shrink.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/numeric/hex_float.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::int64_t thread_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+class Doing {
+ public:
+  Doing(const Subject& subject, const HowToDo& how)
+      : subject_(subject),
+        how_(how),
+        op_(operator_named(subject.kernel.op, subject.kernel.variant)),
+        context_{subject.kernel, op_, how.seed, Effort::quick} {}
+
+  HuntReply ask_once(const HuntTask& task) const {
+    HuntReply reply;
+    const std::int64_t before = thread_nanoseconds();
+    const Answer answer = ask(context_, task.input);
+    reply.nanoseconds = thread_nanoseconds() - before;
+    if (answer.asked) reply.cell = cell_of(context_, task.input, *answer.asked);
+    reply.reached = answer.reached;
+    take(reply, answer);
+    if (answer.failed() && task.number > 0 && !how_.first_failure_alone) try_single(reply, task.input);
+    reply.done = !stopped();  // what a signal did to a kernel is no failure
+    return reply;
+  }
+
+  HuntReply settle(const HuntTask& task) const {
+    HuntReply reply;
+    reply.done = true, reply.first = reply.shrunk = task.input;
+    std::string part = task.part;
+    if (repeats(reply, part))
+      shrink_failure(reply, part);
+    else
+      reply.after = "a fresh kernel passes it: the failure depends on the calls before";
+    if (is_battery(reply.shrunk.question)) return reply;
+    if (const Built built = build(context_, reply.shrunk); built.problem)
+      reply.cell = cell_of(context_, reply.shrunk, *built.problem);
+    return reply;
+  }
+
+ private:
+  bool stopped() const { return how_.stop && how_.stop(); }
+  Answer ask_kernel(const Kernel& kernel, const FuzzInput& input) const {
+    return ask({kernel, op_, how_.seed, Effort::quick}, input);
+  }
+  Answer ask_afresh(const FuzzInput& input) const {
+    const Kernel fresh = subject_.fresh();
+    return ask_kernel(fresh, input);
+  }
+  static void take(HuntReply& reply, const Answer& answer) {
+    reply.verdict = answer.outcome.verdict, reply.reason = answer.outcome.reason;
+    reply.part = answer.failed() ? failed_part(answer) : "";
+  }
+
+  // A failure that one call shows as well is that of one call.
+  void try_single(HuntReply& reply, const FuzzInput& input) const {
+    if (input.question != Question::again && input.question != Question::new_data) return;
+    FuzzInput single = input;
+    single.question = Question::value;
+    if (const Answer one = ask_afresh(single); one.failed()) take(reply, one), reply.single = true;
+  }
+
+  // Asked again of a fresh kernel; if it passes there, the calls before mattered: the questions that make several.
+  bool repeats(HuntReply& reply, std::string& part) const {
+    const Answer answer = ask_afresh(reply.first);
+    if (fails_in(answer, part)) return true;
+    if (is_battery(reply.first.question)) return false;
+    for (const Question question : {Question::new_data, Question::again}) {
+      FuzzInput several = reply.first;
+      several.question = question;
+      if (!cannot_ask(context_, question).empty()) continue;
+      const Answer after = ask_afresh(several);
+      if (!after.failed()) continue;
+      part = failed_part(after);
+      reply.first = reply.shrunk = several;
+      reply.after = "found by another check, repeated with other calls before";
+      return true;
+    }
+    return false;
+  }
+
+  void shrink_failure(HuntReply& reply, const std::string& part) const {
+    const Question question = reply.first.question;
+    const bool afresh = !subject_.pure && (!subject_.fresh_costs || question == Question::again ||
+                                           question == Question::new_data);
+    const auto fails = [&](const FuzzInput& candidate) {
+      const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
+      return fails_in(answer, part);
+    };
+    const Shrunk shrunk = shrink(context_, reply.first, fails, how_.most_shrinking, how_.stop);
+    reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
+    const Answer last = ask_afresh(shrunk.input);
+    if (!last.failed()) return;  // of a kernel that was not asked afresh
+    reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
+  }
+
+  const Subject& subject_;
+  const HowToDo& how_;
+  const Operator& op_;
+  const BatteryContext context_;
+};
+
+std::string input_text(const FuzzInput& input) { return to_text(CorpusCase{input, {}, {}, {}}); }
+FuzzInput parse_input(const Json& text) {
+  return parse_corpus_case(text.get_ref<const std::string&>(), "an input of a hunt").input;
+}
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::optional<Verdict> verdict_named(std::string_view name) {
+  for (const Verdict one :
+       {Verdict::pass, Verdict::suspect, Verdict::fail, Verdict::undecided, Verdict::not_run})
+    if (verdict_name(one) == name) return one;
+  return std::nullopt;
+}
+
+Json parse_object(const std::string& line, std::string_view what) {
+  Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object())
+    throw BadInput(std::string(what) + ": " + in_quotes(line) + ": expected a JSON object");
+  return json;
+}
+template <class Read>
+auto read_line(const std::string& line, std::string_view what, Read&& read) {
+  const Json json = parse_object(line, what);
+  try {
+    return read(json);
+  } catch (const Json::exception& error) {
+    throw BadInput(std::string(what) + ": " + in_quotes(line) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how) {
+  const Doing doing(subject, how);
+  return task.kind == HuntTask::Kind::ask ? doing.ask_once(task) : doing.settle(task);
+}
+
+std::string to_line(const HuntTask& task) {
+  Json json{{"task", task.kind == HuntTask::Kind::ask ? "ask" : "settle"}, {"number", task.number}};
+  if (!task.part.empty()) json["part"] = task.part;
+  json["input"] = input_text(task.input);
+  return dumped(json);
+}
+
+HuntTask parse_task(const std::string& line) {
+  return read_line(line, "a task of a hunt", [](const Json& json) {
+    HuntTask task;
+    task.kind = json.at("task") == "settle" ? HuntTask::Kind::settle : HuntTask::Kind::ask;
+    task.number = json.at("number"), task.part = json.value("part", "");
+    task.input = parse_input(json.at("input"));
+    return task;
+  });
+}
+
+std::string to_line(const HuntReply& r) {
+  Json json{
+      {"verdict", verdict_name(r.verdict)}, {"reached", to_hex_float(r.reached)}, {"ns", r.nanoseconds}};
+  if (r.single) json["single"] = true;
+  for (const auto& [key, text] :
+       {std::pair("cell", &r.cell), {"reason", &r.reason}, {"part", &r.part}, {"after", &r.after}})
+    if (!text->empty()) json[key] = *text;
+  if (r.first.shape.tokens) {
+    json["first"] = input_text(r.first), json["shrunk"] = input_text(r.shrunk);
+    json["shrinking"] = r.shrinking, json["shrinking_finished"] = r.shrinking_finished;
+  }
+  return dumped(json);
+}
+
+HuntReply parse_reply(const std::string& line) {
+  return read_line(line, "a reply of a hunt", [&](const Json& json) {
+    HuntReply r;
+    const auto reached = from_hex_float(json.at("reached").get_ref<const std::string&>());
+    const auto verdict = verdict_named(json.at("verdict").get_ref<const std::string&>());
+    if (!reached || !verdict)
+      throw BadInput("a reply of a hunt: " + in_quotes(line) + ": expected a verdict and error/bound");
+    r.done = true, r.verdict = *verdict, r.reached = *reached;
+    r.nanoseconds = json.at("ns"), r.single = json.value("single", false);
+    r.cell = json.value("cell", ""), r.reason = json.value("reason", "");
+    r.part = json.value("part", ""), r.after = json.value("after", "");
+    if (json.contains("first")) {
+      r.first = parse_input(json.at("first")), r.shrunk = parse_input(json.at("shrunk"));
+      r.shrinking = json.at("shrinking"), r.shrinking_finished = json.at("shrinking_finished");
+    }
+    return r;
+  });
+}
+
+}  // namespace attest
