@@ -257,12 +257,10 @@ class FuzzRun {
 
   int run() {
     ranks_.take_own_gpu();
-    if (const std::string why = ranks_.agree(facts_, said([&] { prepare(); })); !why.empty())
-      return refuse(why);
+    if (const std::string why = wrong_with(&FuzzRun::prepare); !why.empty()) return refuse(why);
     identity_.seed = std::stoull(ranks_.told(std::to_string(identity_.seed)));
-    identity_.kernels_sha256 = sha256(facts_);
-    if (const std::string why = ranks_.agree("", said([&] { open_journal(); })); !why.empty())
-      return refuse(why);
+    for (const auto step : {&FuzzRun::open_journal, &FuzzRun::write_journal})
+      if (const std::string why = wrong_with(step); !why.empty()) return refuse(why);
     stop_on_signals();
     how_to_hunt();
     if (ranks_.rank() > 0) return serve();
@@ -273,15 +271,15 @@ class FuzzRun {
   }
 
  private:
-  // What is wrong with it, if anything.
-  template <class Act>
-  static std::string said(Act&& act) {
+  // Done by all ranks; what any of them has to say against it.
+  std::string wrong_with(void (FuzzRun::*step)()) {
+    std::string wrong;
     try {
-      act();
-      return {};
+      (this->*step)();
     } catch (const BadInput& error) {
-      return error.what();
+      wrong = error.what();
     }
+    return ranks_.agree(facts_, wrong);
   }
   int refuse(const std::string& why) const {
     if (ranks_.rank() > 0) return exit_passed;  // rank 0 says it
@@ -311,22 +309,23 @@ class FuzzRun {
       return std::ranges::find(before->corpus, one.file) == before->corpus.end();
     });
   }
+  // Rank 0 reads or removes what is there; then all write.
   void open_journal() {
     if (arguments_.output.empty()) return;
     identity_.command = invoked_command_of_all_shards(), identity_.version = program_version();
+    identity_.kernels_sha256 = sha256(facts_);
     for (const CorpusCase& one : corpus_.cases) identity_.corpus.push_back(one.file);
     journal_ = std::make_unique<HuntJournal>(arguments_.output, identity_);
-    if (ranks_.rank() == 0) {
-      if (arguments_.resume)
-        journal_->take_up();
-      else
-        journal_->start_anew();
-      results_.push_back(
-          std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "fuzz.json"));
-      page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
-    }
-    ranks_.told("");  // by then rank 0 has read or removed what was there
-    journal_->write_as(ranks_.rank());
+    if (ranks_.rank() > 0) return;
+    if (arguments_.resume)
+      journal_->take_up();
+    else
+      journal_->start_anew();
+    results_.push_back(std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "fuzz.json"));
+    page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
+  }
+  void write_journal() {
+    if (journal_) journal_->write_as(ranks_.rank());
   }
 
   void how_to_hunt() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_map>
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
@@ -22,6 +23,13 @@ constexpr Index most_alike = 3;
 
 HowToDo how_to_do(const HuntOptions& options) {
   return {options.seed, options.most_shrinking, options.until_first_failure, options.stop};
+}
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
 }
 
 struct Elite {
@@ -108,13 +116,13 @@ class Hunt {
   template <class Draw>
   FuzzInput rarest(Draw&& draw, int among) {
     FuzzInput best;
-    std::vector<std::string> best_pairs;
+    std::vector<std::uint64_t> best_pairs;
     double most = -1;
     for (int i = 0; i < among; ++i) {
       FuzzInput input = draw();
-      std::vector<std::string> pairs = pairs_of(input);
+      std::vector<std::uint64_t> pairs = pairs_of(input);
       double rarity = 0;
-      for (const std::string& pair : pairs)
+      for (const std::uint64_t pair : pairs)
         if (const auto seen = seen_.find(pair); seen == seen_.end())
           rarity += 1;
         else
@@ -125,15 +133,17 @@ class Hunt {
       if (rarity <= most) continue;
       most = rarity, best = std::move(input), best_pairs = std::move(pairs);
     }
-    for (const std::string& pair : best_pairs) ++seen_[pair];
+    for (const std::uint64_t pair : best_pairs) ++seen_[pair];
     return best;
   }
-  std::vector<std::string> pairs_of(const FuzzInput& input) const {
+  // Every two traits as one number: of all the work that only one process can do, this is the most.
+  std::vector<std::uint64_t> pairs_of(const FuzzInput& input) const {
     const std::vector<std::string> traits = traits_of(context_, input);
-    std::vector<std::string> pairs;
-    for (std::size_t i = 0; i < traits.size(); ++i)
-      for (std::size_t j = i; j < traits.size(); ++j)
-        pairs.push_back(fmt::format("{} {} {} {}", i, traits[i], j, traits[j]));
+    std::vector<std::uint64_t> sums, pairs;
+    for (const std::string& trait : traits)
+      sums.push_back(mixed(std::hash<std::string>()(trait) + sums.size()));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      for (std::size_t j = i; j < sums.size(); ++j) pairs.push_back(mixed(sums[i] + mixed(sums[j])));
     return pairs;
   }
 
@@ -292,7 +302,8 @@ class Hunt {
   std::map<std::string, std::size_t> grid_;  // cell -> elite
   std::vector<Elite> elites_;
   std::optional<std::size_t> best_elite_;
-  std::map<std::string, Index> seen_, alike_;
+  std::unordered_map<std::uint64_t, Index> seen_;
+  std::map<std::string, Index> alike_;
   std::vector<std::string> files_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point shown_ = Clock::now();

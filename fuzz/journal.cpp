@@ -106,12 +106,16 @@ std::optional<HuntIdentity> HuntJournal::identity_in(const fs::path& folder) {
 HuntJournal::HuntJournal(fs::path folder, HuntIdentity identity)
     : folder_(std::move(folder)), identity_(std::move(identity)) {}
 
-std::vector<fs::path> HuntJournal::left() const {
+void HuntJournal::make_folder() const {
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error || !fs::is_directory(folder_))
     throw BadInput(fmt::format("--output {}: cannot be made, expected a folder to write to",
                                in_quotes(folder_.native())));
+}
+
+std::vector<fs::path> HuntJournal::left() const {
+  make_folder();
   std::vector<fs::path> files = journals_of(folder_);
   for (const fs::path& file : files)
     if (is_busy(file))
@@ -158,6 +162,7 @@ void HuntJournal::note(std::size_t number, const std::string& line, const fs::pa
 }
 
 void HuntJournal::write_as(int rank) {
+  make_folder();
   const fs::path file = folder_ / fmt::format("journal.{}.jsonl", rank);
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
   if (descriptor_ < 0) throw BadInput(file.string() + ": cannot be written, expected a writable folder");

@@ -56,6 +56,7 @@ class HuntJournal {
   std::vector<TaskBegun> open() const;
 
  private:
+  void make_folder() const;
   std::vector<std::filesystem::path> left() const;
   void read(const std::filesystem::path& file);
   void note(std::size_t number, const std::string& line, const std::filesystem::path& file, int rank);

@@ -1,0 +1,45 @@
+#include "fuzz/task.hpp"
+
+#include <gmock/gmock.h>
+
+#include "fuzz/grammar.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/tensor/bad_input.hpp"
+
+namespace attest {
+namespace {
+
+TEST(HuntTasks, AndRepliesAreTheSameAfterBeingText) {
+  const Subject subject = find_subjects("mutant.hla2.decay_late", "", {}).at(0);
+  const BatteryContext context{subject.kernel, operator_named("hla2", "masked"), 3, Effort::quick};
+  const Grammar grammar(context);
+  Random random(3, "tasks");
+  Index failed = 0;
+  for (Index number = 1; number <= 30; ++number) {
+    HuntTask task{HuntTask::Kind::ask, number, grammar.mutate_values(grammar.draw(random), random), ""};
+    EXPECT_EQ(to_line(parse_task(to_line(task))), to_line(task));
+    const HowToDo how{3, 50, false, {}};
+    const HuntReply reply = do_task(subject, task, how);
+    const HuntReply read = do_task(subject, parse_task(to_line(task)), how);
+    EXPECT_EQ(read.reached, reply.reached);
+    EXPECT_EQ(read.reason, reply.reason);
+    EXPECT_EQ(to_line(parse_reply(to_line(reply))), to_line(reply));
+    if (!reply.failed() || ++failed > 3) continue;
+    task.kind = HuntTask::Kind::settle, task.part = reply.part;
+    const HuntReply settled = do_task(subject, task, how);
+    const HuntReply again = do_task(subject, parse_task(to_line(task)), how);
+    EXPECT_EQ(to_line(parse_reply(to_line(settled))), to_line(again));
+  }
+  EXPECT_GT(failed, 0);
+}
+
+TEST(HuntTasks, RefuseWhatIsNone) {
+  for (const char* line : {"", "{}", "[1]", "{\"task\":\"ask\",\"number\":1,\"input\":\"x\"}",
+                           "{\"verdict\":\"fine\",\"reached\":\"0x0p+0\",\"ns\":1}"}) {
+    EXPECT_THROW(parse_task(line), BadInput) << line;
+    EXPECT_THROW(parse_reply(line), BadInput) << line;
+  }
+}
+
+}  // namespace
+}  // namespace attest
