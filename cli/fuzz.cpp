@@ -340,9 +340,9 @@ class FuzzRun {
       options_.seconds = arguments_.seconds.value_or(60) / static_cast<double>(subjects_.size());
     options_.stop = [] { return interrupted.load(); };
     options_.journal = journal_.get();
-    if (ranks_.size() > 1 && options_.batch < 4 * ranks_.size() && ranks_.rank() == 0)
-      note(fmt::format("--batch {} keeps {} ranks waiting for one another, expected {} or more",
-                       options_.batch, ranks_.size(), 4 * ranks_.size()));
+    if (ranks_.size() > 2 && options_.batch < 16 * ranks_.size() && ranks_.rank() == 0)
+      note(fmt::format("--batch {} has {} ranks wait for one another, expected {} or more", options_.batch,
+                       ranks_.size(), 64 * ranks_.size()));
   }
 
   // "KERNEL-NUMBER TASK", and the reply; empty: not done.
@@ -548,7 +548,7 @@ void add_fuzz(CLI::App& app, int& exit_code) {
   add_whole_number(
       command, "--batch", arguments->batch, 1, 1 << 20,
       "cases drawn before the first of them is answered; the same --batch finds the same, whatever the "
-      "number of threads and ranks (16; for many ranks four times as many as ranks, or more)");
+      "number of threads and ranks (16; for many ranks 64 a rank)");
   add_threads(command, arguments->threads);
   command->footer(
       std::string(exit_codes) +

@@ -179,7 +179,7 @@ void Grammar::draw_gates(FuzzInput& input, Random& random) const {
 void Grammar::spoil(FuzzInput& input, Random& random) const {
   std::erase_if(input.edits, [](const ValueEdit& e) { return !std::isfinite(e.value); });
   input.shape.recipe = "uniform", input.powers.clear();
-  if (*input.shape.tokens == 0) input.shape.tokens = 3;
+  if (*input.shape.tokens == 0) input.shape.tokens = 3, input.shape.packed.clear();
   const std::string field = any_of<const char*>(random, {"q", "k", "v"});
   std::vector<Index> index = any_row(input, field, random);
   index.push_back(below(random, columns_of(input, field)));

@@ -150,20 +150,24 @@ class Hunt {
   // What the journal does not know, by the crew; nothing after the first reply that is not done counts.
   std::vector<HuntReply> done(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
     std::vector<HuntReply> replies(tasks.size());
-    std::vector<HuntTask> open;
     std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      if (options_.journal)
-        if (const auto known = options_.journal->known(subject_.kernel.name, tasks[i])) {
-          replies[i] = *known;
-          continue;
-        }
-      open.push_back(tasks[i]), places.push_back(i);
-    }
+    for (std::size_t i = 0; i < tasks.size(); ++i)
+      if (auto known =
+              options_.journal ? options_.journal->known(subject_.kernel.name, tasks[i]) : std::nullopt)
+        replies[i] = std::move(*known);
+      else
+        places.push_back(i);
+    // What takes seconds first, so that nobody waits for it at the end.
+    if (options_.crew || at_once())
+      std::stable_partition(places.begin(), places.end(),
+                            [&](std::size_t i) { return tasks[i].input.question == Question::width; });
+    std::vector<HuntTask> open;
+    for (const std::size_t i : places) open.push_back(tasks[i]);
     std::vector<HuntReply> fresh = options_.crew ? options_.crew(open, enough) : by_threads(open, enough);
     for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
     return replies;
   }
+  bool at_once() const { return subject_.pure && options_.threads > 1; }
   std::vector<HuntReply> by_threads(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
     std::vector<HuntReply> replies(tasks.size());
     const auto one = [&](Index i) {
@@ -171,7 +175,7 @@ class Hunt {
       if (!enough()) replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
     };
     const auto size = static_cast<Index>(tasks.size());
-    if (subject_.pure && options_.threads > 1)
+    if (at_once())
       for_each_parallel(size, options_.threads, one);
     else
       for (Index i = 0; i < size && !(i > 0 && ends_with(replies[static_cast<std::size_t>(i - 1)])); ++i)

@@ -33,6 +33,24 @@ TEST(HuntTasks, AndRepliesAreTheSameAfterBeingText) {
   EXPECT_GT(failed, 0);
 }
 
+// What cannot be written could neither be handed to another process nor kept in a corpus.
+TEST(HuntTasks, OfEveryInputThatTheGrammarDrawsCanBeText) {
+  for (const char* name :
+       {"cpu.hla2.chunk16.direct.fp32", "cpu.gated_delta.chunk16.fp32", "cpu.linear.stream.fp32"}) {
+    const Subject subject = find_subjects(name, "", {}).at(0);
+    const BatteryContext context{subject.kernel, operator_named(subject.kernel.op, subject.kernel.variant), 3,
+                                 Effort::quick};
+    const Grammar grammar(context);
+    Random random(3, "texts");
+    for (Index number = 1; number <= 700; ++number) {
+      FuzzInput input = number % 7 == 0 ? grammar.plain(random) : grammar.draw(random);
+      if (number % 3 == 0) input = grammar.mutate(input, random);
+      const std::string line = to_line(HuntTask{HuntTask::Kind::ask, number, input, ""});
+      ASSERT_NO_THROW(EXPECT_EQ(to_line(parse_task(line)), line)) << line;
+    }
+  }
+}
+
 TEST(HuntTasks, RefuseWhatIsNone) {
   for (const char* line : {"", "{}", "[1]", "{\"task\":\"ask\",\"number\":1,\"input\":\"x\"}",
                            "{\"verdict\":\"fine\",\"reached\":\"0x0p+0\",\"ns\":1}"}) {
