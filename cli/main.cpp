@@ -18,7 +18,8 @@ namespace {
 
 // Of the ranks of mpirun the first one speaks.
 int refuse(std::string_view what) {
-  if (launched_rank() == 0) std::cerr << "attest: " << printable(what, 2000) << '\n';
+  // In one piece: mpirun may end the job, and what it passes on, between two writes.
+  if (launched_rank() == 0) std::cerr << "attest: " + printable(what, 2000) + '\n';
   return exit_bad_input;
 }
 
