@@ -40,17 +40,6 @@ void set_all(Options& options, const Declaration& d, bool decay_of_all) {
   if (d.normalize) options.normalize = true, options.epsilon = Rational(1) / 4;
 }
 
-// exp(g), as an input of the kernel.
-Problem with_linear_gates(const BatteryContext& context, Problem problem) {
-  const auto g = problem.fields.find("g");
-  if (g == problem.fields.end()) return problem;
-  Tensor alpha = g->second;
-  for (double& x : alpha.data) x = std::exp(x);
-  problem.fields.erase(g);
-  problem.fields["alpha"] = std::move(alpha);
-  return round_inputs(context.kernel.contract, std::move(problem));
-}
-
 // Tokens `before` .. of a sequence, with the state that those before them leave.
 Problem continued(const BatteryContext& context, const Problem& whole, Index before) {
   Tensors states;
@@ -69,7 +58,7 @@ Problem sequence(const BatteryContext& context, const Combination& how, Index to
   shape.recipe = "uniform", shape.gates = "uniform", shape.seed = seed;
   if (how.options) set_all(shape.options, context.declaration(), seed % 2 == 0);
   Problem whole = drawn(context, shape);
-  if (how.linear_gates) whole = with_linear_gates(context, std::move(whole));
+  if (how.linear_gates) whole = round_inputs(context.kernel.contract, with_linear_gates(std::move(whole)));
   return before > 0 ? continued(context, whole, before) : whole;
 }
 

@@ -142,17 +142,6 @@ Problem after(const BatteryContext& context, const Problem& whole, Index start) 
                         std::vector<Index>(static_cast<std::size_t>(whole.batch), start));
 }
 
-// The same problem with linear gates, 0 where exp(g) is 0 in every format: an integer for the oracle.
-Problem with_linear_gates(Problem problem) {
-  const auto g = problem.fields.find("g");
-  if (g == problem.fields.end()) return problem;
-  Tensor alpha = std::move(g->second);
-  problem.fields.erase(g);
-  for (double& x : alpha.data) x = std::exp(x);
-  problem.fields["alpha"] = std::move(alpha);
-  return problem;
-}
-
 // 1, 0, 1 ...; all 1 for a form that has no decay.
 std::vector<double> decays_by_head(const BatteryContext& context, Index heads) {
   std::vector<double> decays(static_cast<std::size_t>(heads), 1);

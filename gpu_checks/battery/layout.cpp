@@ -1,6 +1,7 @@
 #include "gpu_checks/battery/layout.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace attest {
 namespace {
@@ -166,6 +167,16 @@ Problem ungrouped(const Problem& problem) {
     result.fields[name] = all;
   }
   return result;
+}
+
+Problem with_linear_gates(Problem problem) {
+  const auto g = problem.fields.find("g");
+  if (g == problem.fields.end()) return problem;
+  Tensor alpha = std::move(g->second);
+  problem.fields.erase(g);
+  for (double& x : alpha.data) x = std::exp(x);
+  problem.fields["alpha"] = std::move(alpha);
+  return problem;
 }
 
 }  // namespace attest

@@ -24,4 +24,7 @@ Tensor rearranged(const Tensor& tensor, bool per_token, const std::vector<Index>
 // Every field with the operator's heads: shared ones are repeated.
 Problem ungrouped(const Problem& problem);
 
+// The same problem with alpha = exp(g) in the place of g; 0 where exp(g) is 0 in every format.
+Problem with_linear_gates(Problem problem);
+
 }  // namespace attest
