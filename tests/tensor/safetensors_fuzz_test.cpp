@@ -86,7 +86,7 @@ FuzzRun fuzz(std::uint64_t seed, std::uint64_t start, double seconds, std::uint6
 TEST(SafetensorsFuzz, FindsNothingButOneLineRefusalsAndReadableTensors) {
   const FuzzRun run =
       fuzz<SafetensorsFile>(setting("ATTEST_FUZZ_SEED", 20510), setting("ATTEST_FUZZ_START", 0),
-                            static_cast<double>(setting("ATTEST_FUZZ_SECONDS", 20)), ~0ull);
+                            static_cast<double>(setting("ATTEST_FUZZ_SECONDS", 10)), ~0ull);
   std::cout << fmt::format("seed {}: {} inputs, {} loaded, {} kinds of refusal\n", run.seed, run.inputs,
                            run.loaded, run.reasons.size());
   EXPECT_EQ(run.fault, "");
