@@ -21,10 +21,12 @@
 #include "fuzz/minimise.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/check.hpp"
+#include "reference/cases/random.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reports/fuzz_page.hpp"
+#include "reports/hunt_json.hpp"
 #include "reports/record.hpp"
 #include "reports/summary.hpp"
 
@@ -38,6 +40,7 @@ struct Arguments {
   Index cases = 0, batch = 16;
   std::optional<std::uint64_t> seed;
   int threads = 0;
+  std::optional<Shard> shard;
   bool minimise = false, resume = false;
   std::vector<std::string> files;  // of replay
 };
@@ -143,38 +146,6 @@ void print_report(const Subject& subject, const HuntReport& r, Objective objecti
                              indented(*r.best_input));
 }
 
-nlohmann::json in_json(const Finding& f) {
-  return {{"cause", f.cause},
-          {"check", question_name(f.shrunk.question)},
-          {"reason", f.reason},
-          {"at_case", f.at_case},
-          {"first", to_text({f.first, {}, {}, {}})},
-          {"shrunk", to_text({f.shrunk, {}, {}, {}})},
-          {"shrinking_questions", f.shrinking},
-          {"shrinking_finished", f.shrinking_finished},
-          {"duplicates", f.duplicates},
-          {"note", f.after},
-          {"file", f.file}};
-}
-
-nlohmann::json in_json(const HuntReport& r) {
-  nlohmann::json checks = nlohmann::json::object(), findings = nlohmann::json::array();
-  for (const auto& [question, tally] : r.questions)
-    checks[std::string(question_name(question))] = {
-        {"asked", tally.asked},
-        {"decided", tally.decided},
-        {"failed", tally.failed},
-        {"cpu_seconds", static_cast<double>(tally.nanoseconds) * 1e-9}};
-  for (const Finding& finding : r.findings) findings.push_back(in_json(finding));
-  nlohmann::json json{{"kernel", r.kernel},      {"cases", r.cases},        {"replayed", r.replayed},
-                      {"decided", r.decided},    {"seconds", r.seconds},    {"cells", r.cells},
-                      {"largest_ratio", r.best}, {"checks", checks},        {"undecided", r.undecided},
-                      {"findings", findings},    {"interrupted", r.stopped}};
-  if (r.first_failure) json["first_failure"] = *r.first_failure;
-  if (r.best_input) json["worst_input"] = to_text({*r.best_input, {}, {}, {}});
-  return json;
-}
-
 class Live {
  public:
   Live(std::string kernel, bool shown) : kernel_(std::move(kernel)), shown_(shown) {}
@@ -246,6 +217,10 @@ void check_arguments(const Arguments& arguments, const DoorOptions& doors) {
     throw BadInput("--kernel, --plugin or --process: expected one of them, such as --kernel cpu.hla2.*");
   if (arguments.resume && arguments.output.empty())
     throw BadInput("--resume: goes on with what --output DIR holds, expected --output beside it");
+  require_seed(arguments.shard, arguments.seed);
+  if (arguments.shard && arguments.cases > 0 && arguments.cases < arguments.shard->of)
+    throw BadInput(fmt::format("--cases {}: expected one at least for each of {} shards", arguments.cases,
+                               arguments.shard->of));
   if (arguments.threads > 0 && launched_by_mpirun())
     throw BadInput("--threads: not with mpirun, whose ranks ask one case at a time, expected a rank a core");
 }
@@ -292,6 +267,7 @@ class FuzzRun {
     subjects_ = subjects_of(arguments_, doors_);
     facts_ = program_version() + '\n';
     for (const Subject& subject : subjects_) facts_ += kernel_identity(subject.kernel);
+    identity_.kernels_sha256 = sha256(facts_);
     if (ranks_.rank() > 0) return;
     if (!arguments_.corpus.empty())
       require_writable(arguments_.corpus), corpus_ = read_corpus(arguments_.corpus);
@@ -313,7 +289,7 @@ class FuzzRun {
   void open_journal() {
     if (arguments_.output.empty()) return;
     identity_.command = invoked_command_of_all_shards(), identity_.version = program_version();
-    identity_.kernels_sha256 = sha256(facts_);
+    if (arguments_.shard) identity_.command += " --shard " + to_text(*arguments_.shard);
     for (const CorpusCase& one : corpus_.cases) identity_.corpus.push_back(one.file);
     journal_ = std::make_unique<HuntJournal>(arguments_.output, identity_);
     if (ranks_.rank() > 0) return;
@@ -321,7 +297,7 @@ class FuzzRun {
       journal_->take_up();
     else
       journal_->start_anew();
-    results_.push_back(std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "fuzz.json"));
+    results_.push_back(std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / hunt_name));
     page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
   }
   void write_journal() {
@@ -330,12 +306,12 @@ class FuzzRun {
 
   void how_to_hunt() {
     options_.objective = arguments_.objective;
-    options_.seed = identity_.seed, options_.batch = arguments_.batch;
+    options_.seed = seed_of_shard(), options_.batch = arguments_.batch;
     options_.threads = arguments_.threads > 0
                            ? arguments_.threads
                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     if (arguments_.cases > 0)
-      options_.cases = arguments_.cases;
+      options_.cases = own_cases();
     else
       options_.seconds = arguments_.seconds.value_or(60) / static_cast<double>(subjects_.size());
     options_.stop = [] { return interrupted.load(); };
@@ -343,6 +319,17 @@ class FuzzRun {
     if (ranks_.size() > 2 && options_.batch < 16 * ranks_.size() && ranks_.rank() == 0)
       note(fmt::format("--batch {} has {} ranks wait for one another, expected {} or more", options_.batch,
                        ranks_.size(), 64 * ranks_.size()));
+  }
+
+  // A shard is a hunt of its own, of as many cases as the others or one more.
+  std::uint64_t seed_of_shard() const {
+    return arguments_.shard ? Random(identity_.seed, "shard " + to_text(*arguments_.shard)).bits() >> 1
+                            : identity_.seed;
+  }
+  Index own_cases() const {
+    if (!arguments_.shard) return arguments_.cases;
+    const Shard& shard = *arguments_.shard;
+    return (arguments_.cases - shard.index + shard.of) / shard.of;
   }
 
   // "KERNEL-NUMBER TASK", and the reply; empty: not done.
@@ -390,7 +377,7 @@ class FuzzRun {
     for (const Subject& subject : subjects_) {
       const std::set<Index>& answered = journal_->answered(subject.kernel.name);
       known += static_cast<Index>(answered.size());
-      if (const std::string gaps = ranges_missing(answered, arguments_.cases); !gaps.empty())
+      if (const std::string gaps = ranges_missing(answered, own_cases()); !gaps.empty())
         not_run_[subject.kernel.name] = gaps;
     }
     std::cout << fmt::format("resumed: {} cases were answered before\n", known);
@@ -416,8 +403,9 @@ class FuzzRun {
   void finish() {
     Index cases = 0, found = 0;
     for (const HuntReport& r : reports_) cases += r.cases, found += static_cast<Index>(r.findings.size());
-    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} causes of failure; seed {}{}{}\n",
-                             reports_.size(), subjects_.size(), cases, found, options_.seed,
+    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} causes of failure; seed {}{}{}{}\n",
+                             reports_.size(), subjects_.size(), cases, found, identity_.seed,
+                             arguments_.shard ? "; shard " + to_text(*arguments_.shard) : "",
                              ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
                              !interrupted ? ""
                              : journal_   ? "; interrupted, --resume goes on"
@@ -434,19 +422,22 @@ class FuzzRun {
     }
     if (journal_ && !interrupted) journal_->remove();
   }
-  nlohmann::json in_json() const {
-    nlohmann::json kernels = nlohmann::json::array();
-    for (const HuntReport& r : reports_) kernels.push_back(attest::in_json(r));
-    nlohmann::json all{
-        {"schema", "attest.fuzz/1"},
+  nlohmann::ordered_json in_json() const {
+    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+    for (const HuntReport& r : reports_) kernels.push_back(to_json(r));
+    nlohmann::ordered_json all{
+        {"schema", hunt_schema},
         {"command", invoked_command()},
-        {"seed", options_.seed},
+        {"seed", identity_.seed},
         {"objective", arguments_.objective == Objective::fail ? "fail" : "error"},
         {"ranks", ranks_.size()},
         {"interrupted", interrupted.load()},
         {"kernels", kernels},
         {"corpus", {{"cases", corpus_.cases.size()}, {"skipped", corpus_.skipped}, {"added", added_}}}};
     if (arguments_.resume) all["not_run_before"] = not_run_;
+    if (arguments_.shard)
+      all["shard"] = to_json(shard_of_run(*arguments_.shard, std::ssize(subjects_), program_version(),
+                                          identity_.kernels_sha256));
     return all;
   }
 
@@ -469,6 +460,7 @@ class FuzzRun {
 int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
   if (!arguments.minimise) return FuzzRun(arguments, doors).run();
   if (launched_by_mpirun()) throw BadInput("--minimise: the work of one process, expected no mpirun");
+  if (arguments.shard) throw BadInput("--minimise: a corpus is thinned as a whole, expected no --shard");
   open_kernels(doors);
   return run_minimise(arguments, doors);
 }
@@ -545,6 +537,8 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       "--resume", arguments->resume,
       "goes on with a run into --output's folder that was killed: the same command with --resume added "
       "(--time counts anew)");
+  add_shard(command, arguments->shard,
+            "the hunt: a seed of its own and its share of --cases, or all of --time; the same corpus first");
   add_whole_number(
       command, "--batch", arguments->batch, 1, 1 << 20,
       "cases drawn before the first of them is answered; the same --batch finds the same, whatever the "

@@ -9,9 +9,11 @@
 #include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "fuzz/journal.hpp"
 #include "gpu_checks/mutants/kill_matrix_json.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
+#include "reports/hunt_json.hpp"
 #include "reports/join_shards.hpp"
 #include "reports/record_file.hpp"
 
@@ -26,10 +28,31 @@ struct Arguments {
   std::string output;
 };
 
-// Of a folder that attest check --output made, what it holds.
+// A hunt that was killed left journals: what they say was done.
+void refuse_unfinished_hunt(const fs::path& folder) {
+  const auto identity = HuntJournal::identity_in(folder);
+  if (!identity) return;
+  HuntJournal journal(folder, *identity);
+  journal.take_up();
+  std::string begun;
+  for (const TaskBegun& one : journal.open())
+    begun += fmt::format("{}{} {} {} at rank {}", begun.empty() ? "" : ", ", one.kernel,
+                         one.task == "ask" ? "case" : "shrinking of case", one.number, one.rank);
+  throw BadInput(
+      fmt::format("{}: a hunt that did not finish: {} cases of {} kernels answered; begun and not answered: "
+                  "{}: expected one that "
+                  "finished, --resume goes on with it",
+                  printable(folder.string(), 200), journal.answered_cases(), journal.kernels(),
+                  begun.empty() ? "none" : printable(begun, 500)));
+}
+
+// Of a folder that attest check or fuzz --output made, what it holds.
 fs::path results_at(const fs::path& path) {
+  refuse_unfinished_hunt(path);
   std::error_code none;
-  return fs::is_regular_file(path / kill_matrix_name, none) ? path / kill_matrix_name : records_at(path);
+  for (const char* name : {kill_matrix_name, hunt_name})
+    if (fs::is_regular_file(path / name, none)) return path / name;
+  return records_at(path);
 }
 
 int merge_records(const std::vector<fs::path>& paths, const std::string& output) {
@@ -74,6 +97,28 @@ int merge_matrices(const std::vector<fs::path>& paths, const std::string& output
   return exit_code_of(matrix);
 }
 
+int merge_hunts(const std::vector<fs::path>& paths, const std::string& output) {
+  const Json joined = join_hunts(paths);
+  write_file_atomically(output, joined.dump(1) + "\n");
+  Index cases = 0, decided = 0, causes = 0;
+  for (const Json& kernel : joined["kernels"]) {
+    cases += kernel["cases"].get<Index>() + kernel["replayed"].get<Index>();
+    decided += kernel["decided"].get<Index>();
+    causes += std::ssize(kernel["findings"]);
+    std::cout << fmt::format("{:<9}  {:<43} {:>7} cases {:>4} cells  error/bound {:.3g}\n",
+                             kernel["findings"].empty() ? "no fault" : "FAIL",
+                             kernel["kernel"].get<std::string>(), kernel["cases"].get<Index>(),
+                             kernel["cells"].get<Index>(), kernel["largest_ratio"].get<double>());
+    for (const Json& finding : kernel["findings"])
+      std::cout << fmt::format("  {}\n    {}\n    shard {}, case {}; {} more of this cause\n",
+                               finding["cause"].get<std::string>(), finding["reason"].get<std::string>(),
+                               finding["shard"].get<std::string>(), finding["at_case"].get<Index>(),
+                               finding["duplicates"].get<Index>());
+  }
+  std::cout << fmt::format("{} shards, {} cases: {} causes of failure\n", paths.size(), cases, causes);
+  return causes > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
+}
+
 int merge(const Arguments& arguments) {
   std::vector<fs::path> paths;
   for (const std::string& path : arguments.shards) {
@@ -88,9 +133,11 @@ int merge(const Arguments& arguments) {
     code = merge_claims(paths, arguments.output);
   else if (schema == kill_matrix_schema)
     code = merge_matrices(paths, arguments.output);
+  else if (schema == hunt_schema)
+    code = merge_hunts(paths, arguments.output);
   else
-    throw BadInput(fmt::format("{}: schema {}: expected {}, attest.claims/1 or {}", paths[0].string(),
-                               in_quotes(schema), records_schema, kill_matrix_schema));
+    throw BadInput(fmt::format("{}: schema {}: expected {}, attest.claims/1, {} or {}", paths[0].string(),
+                               in_quotes(schema), records_schema, kill_matrix_schema, hunt_schema));
   std::cout << "merged: " << arguments.output << '\n';
   return code;
 }
@@ -102,12 +149,15 @@ void add_merge(CLI::App& app, int& exit_code) {
       app.add_subcommand("merge", "the shards of one run joined, as the run would have left them whole");
   auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option("SHARDS", arguments->shards,
-                   "of every shard once: the folder that attest check --output made or its records.jsonl or "
-                   "kill_matrix.json, or the ledger that attest prove --json wrote")
+      ->add_option(
+          "SHARDS", arguments->shards,
+          "of every shard once: the folder that attest check or fuzz --output made, or its records.jsonl, "
+          "kill_matrix.json or fuzz.json, or the ledger that attest prove --json wrote")
       ->required();
-  add_path(command, "--output", arguments->output,
-           "the file to write: records (JSON Lines), a ledger or a kill matrix (JSON, or with .md a page)")
+  add_path(
+      command, "--output", arguments->output,
+      "the file to write: records (JSON Lines), a ledger, a hunt or a kill matrix (JSON; a matrix with .md "
+      "as a page)")
       ->required();
   command->footer(
       std::string(exit_codes) +

@@ -223,6 +223,12 @@ const std::set<Index>& HuntJournal::answered(const std::string& kernel) const {
   return found == answered_.end() ? none : found->second;
 }
 
+Index HuntJournal::answered_cases() const {
+  Index cases = 0;
+  for (const auto& [kernel, numbers] : answered_) cases += std::ssize(numbers);
+  return cases;
+}
+
 std::vector<TaskBegun> HuntJournal::open() const {
   std::vector<TaskBegun> list;
   for (const auto& [key, one] : begun_)

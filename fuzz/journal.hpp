@@ -52,6 +52,8 @@ class HuntJournal {
 
   // Numbers of the cases that were answered before.
   const std::set<Index>& answered(const std::string& kernel) const;
+  Index answered_cases() const;
+  Index kernels() const { return std::ssize(answered_); }  // of which any was
   // Begun and not answered: what the processes were at when they ended.
   std::vector<TaskBegun> open() const;
 

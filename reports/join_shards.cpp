@@ -163,7 +163,7 @@ Records join_records(const std::vector<std::filesystem::path>& paths) {
   return joined;
 }
 
-Json join_documents(const std::vector<std::filesystem::path>& paths, const char* list) {
+std::vector<Json> shard_documents(const std::vector<std::filesystem::path>& paths, const char* list) {
   std::vector<Part> parts;
   std::vector<Json> documents;
   for (const auto& path : paths) {
@@ -172,25 +172,30 @@ Json join_documents(const std::vector<std::filesystem::path>& paths, const char*
                      document["seed"].get<std::uint64_t>()});
     refuse_unless_equal(parts[0], parts.back(), "schema", schema_in(documents[0]), schema_in(document));
   }
-  const std::vector<std::size_t> order = order_of(parts);
-  Json joined = documents[0];
+  std::vector<Json> ordered;
+  for (const std::size_t file : order_of(parts)) ordered.push_back(std::move(documents[file]));
+  return ordered;
+}
+
+Json join_documents(const std::vector<std::filesystem::path>& paths, const char* list) {
+  const std::vector<Json> documents = shard_documents(paths, list);
+  Json joined = documents.at(0);
   joined.erase("shard");
   joined[list] = Json::array();
-  for (std::int64_t i = 0; i < parts[0].shard.cases; ++i) {
-    const std::size_t file = order[static_cast<std::size_t>(i % parts[0].shard.of)];
-    const Json& cases = documents[file][list];
-    const auto at = static_cast<std::size_t>(i / parts[0].shard.of);
-    if (at >= cases.size())
-      throw BadInput(
-          fmt::format("{}: case {} of the run is missing: expected every case once", parts[file].path, i));
-    joined[list].push_back(cases[at]);
+  const Shard run = read_shard(documents[0]["shard"], "shard");
+  for (std::int64_t i = 0; i < run.cases; ++i) {
+    const Json& own = documents[static_cast<std::size_t>(i % run.of)][list];
+    const auto at = static_cast<std::size_t>(i / run.of);
+    if (at >= own.size())
+      throw BadInput(fmt::format("shard {}/{}: case {} of the run is missing: expected every case once",
+                                 i % run.of + 1, run.of, i));
+    joined[list].push_back(own[at]);
   }
-  for (std::size_t i = 0; i < documents.size(); ++i) {
-    const Shard& shard = parts[i].shard;
-    const auto own = (shard.cases - shard.index + shard.of) / shard.of;
-    if (static_cast<std::int64_t>(documents[i][list].size()) > own)
-      throw BadInput(fmt::format("{}: has {} cases, expected {} of shard {}", parts[i].path,
-                                 documents[i][list].size(), own, to_text(shard)));
+  for (std::int64_t shard = 1; shard <= run.of; ++shard) {
+    const std::int64_t own = (run.cases - shard + run.of) / run.of;
+    const auto found = std::ssize(documents[static_cast<std::size_t>(shard - 1)][list]);
+    if (found > own)
+      throw BadInput(fmt::format("shard {}/{}: has {} cases, expected {}", shard, run.of, found, own));
   }
   return joined;
 }

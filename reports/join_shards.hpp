@@ -17,6 +17,10 @@ Records join_records(const std::vector<std::filesystem::path>& paths);
 // Documents of a schema whose cases are the member `list`, dealt one after another.
 nlohmann::ordered_json join_documents(const std::vector<std::filesystem::path>& paths, const char* list);
 
+// Documents of a schema, in the order of their shards: every shard of one run once.
+std::vector<nlohmann::ordered_json> shard_documents(const std::vector<std::filesystem::path>& paths,
+                                                    const char* list);
+
 // The member "schema" of a document, or of the first line of records.
 std::string schema_of(const std::filesystem::path& path);
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "fuzz/corpus.hpp"
@@ -38,6 +39,9 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --json /proc/attest/x.json", "x.json"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output /proc/attest_page", "--output"},
       {"--minimise", "--corpus"},
+      {"--minimise --shard 1/2", "expected no --shard"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --shard 1/2", "expected --seed"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --seed 1 --shard 1/6", "one at least for each of 6"},
   };
   for (const auto& [arguments, message] : refused) {
     const ProgramRun run = run_attest(folder, "fuzz " + arguments);
@@ -46,6 +50,51 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
     EXPECT_EQ(lines_of(run.err), 1u) << run.err;
     EXPECT_EQ(run.out, "") << arguments;
   }
+}
+
+TEST(FuzzCommand, ShardsAreJoinedByCauseAndOfAKilledOneItIsSaidWhatWasDone) {
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  const auto json_of = [&](const char* name) {
+    return nlohmann::json::parse(text_of(folder / name))["kernels"][0];
+  };
+  const std::string command = "fuzz --kernel mutant.hla2.cross_dropped --cases 21 --seed 3 --shard ";
+  for (const std::string i : {"1", "2"})
+    EXPECT_EQ(run_attest(folder, command + i + "/2 --output " + path(i)).exit_code, 1);
+  run_attest(folder, command + "2/2 --output " + path("again"));
+  const ProgramRun joined =
+      run_attest(folder, "merge " + path("2") + ' ' + path("1") + " --output " + path("all"));
+  EXPECT_EQ(joined.exit_code, 1) << joined.err;
+  const nlohmann::json one = json_of("1/fuzz.json"), two = json_of("2/fuzz.json"), all = json_of("all");
+  EXPECT_EQ(json_of("again/fuzz.json")["grid"], two["grid"]);
+  EXPECT_NE(one["grid"], two["grid"]) << "shards ask different cases";
+  EXPECT_EQ(one["cases"], 11);
+  EXPECT_EQ(all["cases"], 21);
+  EXPECT_EQ(all["largest_ratio"], std::max(one["largest_ratio"], two["largest_ratio"]));
+  std::set<std::string> causes;
+  std::int64_t failures = 0, of_shards = 0;
+  for (const auto* part : {&one, &two})
+    for (const auto& finding : (*part)["findings"])
+      causes.insert(finding["cause"]), of_shards += 1 + finding["duplicates"].get<std::int64_t>();
+  for (const auto& finding : all["findings"]) failures += 1 + finding["duplicates"].get<std::int64_t>();
+  EXPECT_EQ(all["findings"].size(), causes.size());
+  EXPECT_EQ(failures, of_shards);
+
+  const auto refused = [&](const std::string& shards, const std::string& why) {
+    const ProgramRun run = run_attest(folder, "merge " + shards + " --output " + path("none"));
+    EXPECT_EQ(run.exit_code, 2) << why;
+    EXPECT_THAT(run.err, HasSubstr(why));
+    EXPECT_EQ(lines_of(run.err), 1u) << run.err;
+    EXPECT_FALSE(std::filesystem::exists(path("none")));
+  };
+  refused(path("1"), "shard 2 of 2 is missing");
+  refused(path("1") + ' ' + path("2") + ' ' + path("again"), "shard 2/2 overlaps with");
+  std::ofstream(path("1") + "/journal.0.jsonl")
+      << R"({"schema":"attest.hunt_journal/1","command":"","seed":3,"version":"","kernels_sha256":"","corpus":[]})"
+      << '\n'
+      << R"({"begin":"k","key":"x","task":"ask","number":7})" << '\n';
+  refused(path("1") + ' ' + path("2"),
+          "0 cases of 0 kernels answered; begun and not answered: k case 7 at rank 0");
 }
 
 TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
