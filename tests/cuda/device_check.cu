@@ -640,6 +640,10 @@ void check_strides() {
   verdict(good && bytes_of(back) == bytes_of(moved), "strides: heads before tokens, bitwise the same");
 }
 
+bool decays(const std::string& op) {
+  return op == "retention" || op == "ahla" || op == "hla2" || op == "hla3";
+}
+
 void check_all(const char* glob, bool small) {
   auto wanted = [&](const std::string& op, Kind kind) {
     return fnmatch(glob, ("cuda." + op + "." + kind_names[kind]).c_str(), 0) == 0;
@@ -651,9 +655,9 @@ void check_all(const char* glob, bool small) {
     for (const auto* list : {&scalar, &slow})
       for (const std::string& op : *list) {
         if (!wanted(op, kind)) continue;
-        const bool decays = op == "retention" || op == "ahla" || op == "hla2" || op == "hla3";
-        const double decay = decays ? 0.96875 : 1;
+        const double decay = decays(op) ? 0.96875 : 1;
         std::vector<Shape> shapes = {{257, 2, 2, 2, 2, 64, 64}};
+        if (small) shapes.push_back({1100, 1, 1, 1, 1, 64, 64});  // blocks of eight chunks are joined
         if (!small) {
           shapes.push_back({1000, 4, 2, 1, 4, 128, 128});
           for (const int64_t n : {0, 1, 2, 63, 64, 65, 127, 128}) shapes.push_back({n, 2, 2, 2, 2, 64, 64});
@@ -662,14 +666,18 @@ void check_all(const char* glob, bool small) {
           shapes.push_back({90, 3, 1, 3, 3, 17, 5});
           shapes.push_back({70, 2, 2, 2, 2, 1, 1});
           shapes.push_back({90, 2, 2, 2, 2, 130, 70});
+          shapes.push_back({300, 2, 1, 2, 2, 40, 24});
+          shapes.push_back({300, 2, 1, 2, 1, 256, 256});  // in pieces
+          shapes.push_back({200, 2, 2, 2, 2, 136, 200});
           if (op.find("log_linear") == 0) shapes.push_back({3000, 2, 2, 1, 2, 128, 128});
         }
         for (size_t i = 0; i < shapes.size(); ++i) {
-          check_case(draw_problem(op, "masked", kind, shapes[i], 1, decay, false), i < 2 || shapes[i].d % 64);
+          check_case(draw_problem(op, "masked", kind, shapes[i], 1, decay, false),
+                     i < 2 || shapes[i].d % 64 != 0 || shapes[i].d == 256);
           free_all();
         }
         if (small) continue;
-        if (decays) {  // small enough for fp16, whose third-order rows would overflow
+        if (decays(op)) {  // small enough for fp16, whose third-order rows would overflow
           Problem p = draw_problem(op, "masked", kind, {500, 2, 2, 2, 2, 128, 128}, 1, 1, false);
           p.options["scale"] = {"0.25", 0.25};
           check_case(p, true);
@@ -699,46 +707,63 @@ void check_all(const char* glob, bool small) {
   }
 }
 
+// Milliseconds of a call, every launch of it included, sorted: 15 after two to warm up, fewer where one takes half a second.
+std::vector<float> times_of(const attest_kernel& k, Prepared& call) {
+  std::vector<float> times;
+  cudaEvent_t a, b;
+  CUDA(cudaEventCreate(&a));
+  CUDA(cudaEventCreate(&b));
+  for (int i = 0; i < 17; ++i) {
+    CUDA(cudaEventRecord(a));
+    k.run(&call.call);
+    CUDA(cudaEventRecord(b));
+    CUDA(cudaEventSynchronize(b));
+    float ms = 0;
+    CUDA(cudaEventElapsedTime(&ms, a, b));
+    if (i >= 2 || ms > 500) times.push_back(ms);
+    if (ms > 500) break;
+  }
+  CUDA(cudaEventDestroy(a));
+  CUDA(cudaEventDestroy(b));
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+void time_one(const char* op, double decay, Kind kind, int64_t n, int d) {
+  Problem p = draw_problem(op, "masked", kind, {n, 16, 16, 16, 16, d, d}, 1, decay, false);
+  const attest_kernel& k = *kernel(name_of(p));
+  Array o = output(p);
+  Prepared call(p.fields, {{"o", o}}, p.options);
+  if (run(k, call)) {
+    const std::vector<float> times = times_of(k, call);
+    const double ms = times[times.size() / 2];
+    std::printf("| %s%s | %s | %d | %lld | %.4f | %.4f..%.4f | %.0f |\n", op,
+                decays(op) ? (decay == 1 ? " (no decay)" : " (decay)") : "", kind_names[kind], d,
+                (long long)n, ms, times.front(), times.back(), 4.0 * n * 16 * d * width[kind] / ms / 1e6);
+    std::fflush(stdout);
+  }
+  free_all();
+}
 void time_all(const char* glob) {
   std::printf(
-      "| kernel | T | ms (median of 15) | spread | GB/s of q k v o |\n| --- | ---: | ---: | ---: | ---: |\n");
-  for (const int64_t n : {4096, 16384, 131072})
+      "| kernel | type | d = dv | T | ms (median of 15) | spread | GB/s of q k v o |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
+  const auto each = [&](Kind kind, auto action) {
     for (const char* op : {"linear", "mamba2", "ahla", "hla2", "hla3", "gated_delta", "log_linear_mamba2",
                            "log_linear_gated_delta"})
-      for (const double decay : {1.0, 0.999}) {
-        Problem probe;
-        probe.op = op;
-        if (fnmatch(glob, ("cuda." + std::string(op) + ".bf16").c_str(), 0) != 0) continue;
-        const bool decays = !std::strcmp(op, "ahla") || !std::strcmp(op, "hla2") || !std::strcmp(op, "hla3");
-        if (decay != 1 && !decays) continue;
-        Problem p = draw_problem(op, "masked", bf16, {n, 16, 16, 16, 16, 128, 128}, 1, decay, false);
-        const attest_kernel& k = *kernel(name_of(p));
-        Array o = output(p);
-        Prepared call(p.fields, {{"o", o}}, p.options);
-        if (!run(k, call)) continue;
-        std::vector<float> times;
-        cudaEvent_t a, b;
-        CUDA(cudaEventCreate(&a));
-        CUDA(cudaEventCreate(&b));
-        for (int i = 0; i < 17; ++i) {
-          CUDA(cudaEventRecord(a));
-          k.run(&call.call);
-          CUDA(cudaEventRecord(b));
-          CUDA(cudaEventSynchronize(b));
-          float ms = 0;
-          CUDA(cudaEventElapsedTime(&ms, a, b));
-          if (i >= 2) times.push_back(ms);
-          if (ms > 500) break;
-        }
-        if (times.empty()) times.push_back(0);
-        std::sort(times.begin(), times.end());
-        std::printf("| %s%s | %lld | %.4f | %.4f..%.4f | %.0f |\n", op,
-                    decays ? (decay == 1 ? " (no decay)" : " (decay)") : "", (long long)n,
-                    times[times.size() / 2], times.front(), times.back(),
-                    4.0 * n * 16 * 128 * 2 / times[times.size() / 2] / 1e6);
-        std::fflush(stdout);
-        free_all();
-      }
+      if (fnmatch(glob, ("cuda." + std::string(op) + "." + kind_names[kind]).c_str(), 0) == 0) action(op);
+  };
+  for (const int64_t n : {4096, 16384, 131072})
+    each(bf16, [&](const char* op) {
+      for (const double decay : {1.0, 0.999})
+        if (decay == 1 || decays(op)) time_one(op, decay, bf16, n, 128);
+    });
+  each(f16, [&](const char* op) { time_one(op, decays(op) ? 0.999 : 1, f16, 131072, 128); });
+  for (const int d : {32, 64, 256})
+    each(bf16, [&](const char* op) {
+      const bool token_by_token = d == 256 && std::string(op).find("lta") != std::string::npos;
+      time_one(op, decays(op) ? 0.999 : 1, bf16, token_by_token ? 4096 : 16384, d);
+    });
 }
 
 __global__ void count_differences(const uint32_t* a, const uint32_t* b, int64_t words,
@@ -769,9 +794,6 @@ const char* const all_ops[] = {"linear",
                                "log_linear",
                                "log_linear_mamba2",
                                "log_linear_gated_delta"};
-bool decays(const std::string& op) {
-  return op == "retention" || op == "ahla" || op == "hla2" || op == "hla3";
-}
 
 // A thousand calls give the same bits; a call with another input does not (the control).
 void check_reruns(const char* glob) {
@@ -870,20 +892,7 @@ void time_steps(const char* glob) {
     Prepared call(in, out, {});
     const attest_kernel& k = *kernel(name_of(p));
     if (!run(k, call)) continue;
-    std::vector<float> times;
-    cudaEvent_t a, b;
-    CUDA(cudaEventCreate(&a));
-    CUDA(cudaEventCreate(&b));
-    for (int i = 0; i < 17; ++i) {
-      CUDA(cudaEventRecord(a));
-      k.run(&call.call);
-      CUDA(cudaEventRecord(b));
-      CUDA(cudaEventSynchronize(b));
-      float ms = 0;
-      CUDA(cudaEventElapsedTime(&ms, a, b));
-      if (i >= 2) times.push_back(ms);
-    }
-    std::sort(times.begin(), times.end());
+    const std::vector<float> times = times_of(k, call);
     const double ms = times[times.size() / 2];
     std::printf("| %s step | %.4f | %.2f | %.2f TB/s |\n", op, ms, bytes / 1e9, bytes / ms / 1e9);
     free_all();

@@ -153,7 +153,8 @@ struct Gate {
 struct Lin {
   View x, y, z, o;  // rows of x, y: key_dim; of z, o: value_dim
   int key_dim = 0, value_dim = 0;
-  bool extra = false;  // the extra column exists
+  int tile_keys = 0, tile_values = 0;  // the widths that matrix units work in, by zeros: 64 or 128
+  bool extra = false;                  // the extra column exists
   const float* ones = nullptr;
   float* denominator = nullptr;                     // its output
   int64_t ones_stride = 1, denominator_stride = 1;  // between heads, of (B, T, H, stride)
@@ -162,8 +163,14 @@ struct Lin {
   float x_scale = 1, y_scale = 1;
   View add;  // o = add_scale * add + coefficient * Lin
   float add_scale = 1, coefficient = 1;
-  float* states = nullptr;  // (segment, head, value_dim (+1), key_dim), column by column
-  float* fade = nullptr;    // (segment, head): the product of the gates
+  float* states =
+      nullptr;  // (segment, head, value_dim (+1), key_dim), column by column; of tiles on matrix units
+  float* fade = nullptr;  // (segment, head): the product of the gates
+  // A piece of the keys on matrix units: sums before it are added, sums for the next are left in place of rows.
+  bool take_sums = false, leave_sums = false;
+  float4* sums = nullptr;  // (segment, head, chunk, 8, thread)
+  __host__ __device__ int state_keys() const { return tile_keys > 0 ? tile_keys : key_dim; }
+  __host__ __device__ int state_columns() const { return tile_values > 0 ? tile_values : columns(); }
   __host__ __device__ int columns() const { return value_dim + (extra ? 1 : 0); }
 };
 
@@ -173,6 +180,15 @@ struct Moment {
   void* companion = nullptr;
   Type type = Type::f32, companion_type = Type::f32;
   bool transposed = false;  // data is [columns, rows] of what Lin carries
+  int rows = 0,
+      columns =
+          0;  // of the whole matrix, where data begins at the piece that a Lin takes; 0: those of the Lin
+};
+
+// Lins of the same x, y, gate and sizes, block beside block: what both read comes from memory once.
+struct Lins {
+  Lin lin[2];
+  int count = 1;
 };
 
 struct Context {
@@ -267,8 +283,9 @@ cudaError_t launch_delta(const Context& context, const Delta& job);
 cudaError_t launch_delta_levels(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
+// Dimensions that are multiples of 8, of keys and of values at most 128 at a time.
 bool wgmma_supports(const Context& context, const Lin& lin);
-cudaError_t launch_wgmma_states(const Context& context, const Lin& lin);
-cudaError_t launch_wgmma_rows(const Context& context, const Lin& lin);
+cudaError_t launch_wgmma_states(const Context& context, const Lins& lins);
+cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins);
 
 }  // namespace attest::cuda

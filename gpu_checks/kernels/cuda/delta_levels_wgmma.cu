@@ -24,6 +24,9 @@ struct Sizes {
   static constexpr int read_stages = 3, v_at = read_stages * 2 * matrix, read_bytes = 1024 + v_at + 2 * tile;
 };
 
+// Where a thread's accumulators of a (dim, dim) matrix begin: all warps below each other.
+__device__ inline int row_of_state() { return static_cast<int>(threadIdx.x) / 32 * 16 + Thread().lane / 4; }
+
 // A (dim, dim) matrix of a slot, 64-column subtiles of dim rows: read along its columns or its rows.
 template <int dim>
 __device__ inline int matrix_offset(int row, int column) {
@@ -31,15 +34,15 @@ __device__ inline int matrix_offset(int row, int column) {
 }
 template <int dim>
 __device__ inline uint64_t matrix_along_columns(uint32_t matrix, int step) {
-  return descriptor(matrix + step / 4 * (dim * 128) + step % 4 * 32, 16);
+  return descriptor(matrix, 16, step / 4 * (dim * 128) + step % 4 * 32);
 }
 template <int dim>
 __device__ inline uint64_t matrix_along_rows(uint32_t matrix, int step) {
-  return descriptor(matrix + step * 2048, dim * 128);
+  return descriptor(matrix, dim * 128, step * 2048);
 }
 template <typename T, int dim>
 __device__ inline void store_matrix(uint8_t* matrix, const float (&d)[dim / 2], float diagonal = 0) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, pair = 2 * (lane % 4);
+  const int row = row_of_state(), pair = Thread().pair;
 #pragma unroll
   for (int j = 0; j < dim / 8; ++j)
 #pragma unroll
@@ -58,7 +61,7 @@ __device__ inline float4* node_of(float* nodes, int64_t index, int heads, int h,
 }
 template <int dim>
 __device__ inline void store_node(float4* node, const float (&d)[dim / 2], float diagonal = 0) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, pair = 2 * (lane % 4);
+  const int row = row_of_state(), pair = Thread().pair;
 #pragma unroll
   for (int j = 0; j < dim / 8; ++j) {
     float four[4];
@@ -129,9 +132,9 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
-  Gates* const gates = reinterpret_cast<Gates*>(base + P::gates_at);
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
   const int kind = static_cast<int>(blockIdx.x % 2);
   const int h = static_cast<int>(blockIdx.x / 2 % layout.heads);
   const int64_t per_sequence = (layout.tokens + chunk - 1) / chunk, whole = layout.tokens / chunk,
@@ -151,27 +154,17 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
     }
     copies_commit();
   };
-  const bool maker = threadIdx.x / 32 == 3;
-  float raw[2] = {1, 1};
-  auto read_gates = [&](int c) {
-    if (c < chunks)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        raw[i] = job.gate.raw(sequence, (first + c) * chunk + 2 * static_cast<int>(threadIdx.x % 32) + i, h);
-  };
-  auto make_gates = [&](int c) {
-    if (c >= chunks) return;
-    prepare_gates(gates[c % P::stages], job.gate, raw, chunk);
-    read_gates(c + 1);
-  };
-  if (maker) {
-    read_gates(0);
-    make_gates(0);
-  }
+  GateWalk<P::stages> gates{job.gate,
+                            reinterpret_cast<Gates*>(base + P::gates_at),
+                            sequence,
+                            first * chunk,
+                            h,
+                            chunks * chunk,
+                            threadIdx.x / 32 == 3};
+  gates.begin(1);
   fetch(0);
   fetch(1);
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4,
-            pair = 2 * (static_cast<int>(threadIdx.x) % 4);
+  const int row = row_of_state(), pair = Thread().pair;
   float all[dim / 2], part[dim / 2], all_fade = 1, part_fade = 1;
   auto begin = [&](float(&state)[dim / 2]) {
 #pragma unroll
@@ -189,10 +182,9 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
     publish_stores();
     __syncthreads();
     fetch(c + 2);
-    const Gates& gate = gates[c % P::stages];
+    const Gates& gate = gates.at(c);
     const float fade = gate.from_start[chunk - 1];
-    uint8_t* const keys = base + (tiles_of(c) - start);
-    fade_rows<T, dim, P::threads>(keys, keys, gate.to_end);
+    fade_rows<T, dim, P::threads>(base + (tiles_of(c) - start), gate.to_end);
     publish_stores();
     __syncthreads();
     advance<T, dim>(all, tiles_of(c), kind == 0, fade);
@@ -206,7 +198,7 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
         leave(c, part, part_fade);
       }
     }
-    if (maker) make_gates(c + 1);
+    gates.make(c + 1);
   }
   if (chunks < group_chunks) return;
   if (group % 2 == 0) leave(group_chunks - 1, all, all_fade);
@@ -224,8 +216,9 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
   Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
   const int64_t whole = layout.tokens / chunk;
   const int h = static_cast<int>(blockIdx.x % layout.heads),
@@ -244,22 +237,16 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
       fetch_tile<T, dim, P::threads>(start + i * P::tile, *views[i], views[i]->at(sequence, 0, h), c * chunk,
                                      chunk);
     copies_commit();
-    if (threadIdx.x < 32) {
-      float raw[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        raw[i] = job.gate.raw(sequence, c * chunk + 2 * static_cast<int>(threadIdx.x) + i, h);
-      prepare_gates(gate, job.gate, raw, chunk);
-    }
+    GateWalk<1>{job.gate, &gate, sequence, c * chunk, h, chunk, threadIdx.x < 32}.begin(1);
     copies_wait<0>();
     __syncthreads();
-    fade_rows<T, dim, P::threads>(base, base, gate.to_end);
+    fade_rows<T, dim, P::threads>(base, gate.to_end);
     publish_stores();
     __syncthreads();
     advance<T, dim>(state, start, c < own_end, gate.from_start[chunk - 1]);
     __syncthreads();
   }
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, pair = 2 * (lane % 4);
+  const int row = row_of_state(), pair = Thread().pair;
   float* const out =
       job.live +
       ((static_cast<int64_t>(sequence) * layout.heads + h) * job.live_levels + bit + 7) * dim * dim;
@@ -275,8 +262,9 @@ __global__ void __launch_bounds__(Sizes<dim>::threads)
     join_pairs(const __grid_constant__ Layout layout, const __grid_constant__ Delta job, int level) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
   const int kind = static_cast<int>(blockIdx.x % 2);
   const int h = static_cast<int>(blockIdx.x / 2 % layout.heads);
   const int64_t whole = layout.tokens / chunk, below = whole >> level, pairs = below / 2,
@@ -327,8 +315,9 @@ __global__ void __launch_bounds__(256, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
   const int h = static_cast<int>(blockIdx.x % layout.heads), group = threadIdx.x / 128,
             warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
   const int64_t per_sequence = (layout.tokens + chunk - 1) / chunk, pairs = (per_sequence + 1) / 2,
@@ -443,59 +432,31 @@ __global__ void __launch_bounds__(256, 1)
 template <typename T, int dim>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
   const Layout& layout = context.layout;
-  const cudaStream_t stream = context.stream;
   using P = PreparePlan<dim, true>;
   using S = Sizes<dim>;
-  cudaError_t error = cudaSuccess;
-  auto failed = [&](cudaError_t e) { return (error = e) != cudaSuccess; };
-  if (failed(allow_shared(prepare_chunks<T, dim, true>, P::bytes)) ||
-      failed(allow_shared(walk_groups<T, dim>, S::walk_bytes)) ||
-      failed(allow_shared(walk_live<T, dim>, S::walk_bytes)) ||
-      failed(allow_shared(join_pairs<T, dim>, S::join_bytes)) ||
-      failed(allow_shared(read_blocks<T, dim>, S::read_bytes)))
-    return error;
   const int64_t heads = static_cast<int64_t>(layout.sequences) * layout.heads;
-  const int64_t chunks = (layout.tokens + chunk - 1) / chunk, whole = layout.tokens / chunk;
-  if (heads == 0 || chunks == 0) return cudaSuccess;
-  prepare_chunks<T, dim, true>
-      <<<grid_of(layout.segments * (layout.segment / chunk) * layout.heads), 256, P::bytes, stream>>>(layout,
-                                                                                                      job);
-  if (failed(cudaGetLastError())) return error;
-  if (whole > 0 && chunks > 1) {
-    const int64_t groups = (whole + group_chunks - 1) / group_chunks;
-    walk_groups<T, dim><<<grid_of(groups * heads * 2), S::threads, S::walk_bytes, stream>>>(layout, job);
-    if (failed(cudaGetLastError())) return error;
-  }
-  if (job.live && whole > 0) {
+  const int64_t chunks = (layout.tokens + chunk - 1) / chunk, whole = layout.tokens / chunk,
+                groups = chunks > 1 ? (whole + group_chunks - 1) / group_chunks : 0;
+  Launches launches(context.stream);
+  launches
+      .run(prepare_chunks<T, dim, true>, layout.segments * (layout.segment / chunk) * layout.heads, 256,
+           P::bytes, layout, job)
+      .run(walk_groups<T, dim>, groups * heads * 2, S::threads, S::walk_bytes, layout, job);
+  if (job.live) {
     const int live = __builtin_popcountll(static_cast<unsigned long long>(whole));
-    walk_live<T, dim><<<grid_of(live * heads), S::threads, S::walk_bytes, stream>>>(layout, job);
-    if (failed(cudaGetLastError())) return error;
+    launches.run(walk_live<T, dim>, live * heads, S::threads, S::walk_bytes, layout, job);
   }
-  for (int level = group_level; whole >> (level + 1) > 0; ++level) {
-    join_pairs<T, dim><<<grid_of((whole >> (level + 1)) * heads * 2), S::threads, S::join_bytes, stream>>>(
-        layout, job, level);
-    if (failed(cudaGetLastError())) return error;
-  }
-  read_blocks<T, dim><<<grid_of((chunks + 1) / 2 * heads), 256, S::read_bytes, stream>>>(layout, job);
-  return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t launch_dims(const Context& context, const Delta& job) {
-  if (job.dim == 64) return launch_dim<T, 64>(context, job);
-#if !defined(ATTEST_CUDA_SMALL) || defined(ATTEST_CUDA_WIDE)
-  if (job.dim == 128) return launch_dim<T, 128>(context, job);
-#endif
-  return cudaErrorInvalidValue;
+  for (int level = group_level; whole >> (level + 1) > 0; ++level)
+    launches.run(join_pairs<T, dim>, (whole >> (level + 1)) * heads * 2, S::threads, S::join_bytes, layout,
+                 job, level);
+  return launches.run(read_blocks<T, dim>, (chunks + 1) / 2 * heads, 256, S::read_bytes, layout, job).error;
 }
 
 }  // namespace
 
 cudaError_t launch_delta_levels(const Context& context, const Delta& job) {
-#ifndef ATTEST_CUDA_SMALL
-  if (job.k.type == Type::f16) return launch_dims<__half>(context, job);
-#endif
-  return launch_dims<__nv_bfloat16>(context, job);
+  return with_type_and_dim(job.k.type, job.dim,
+                           [&]<typename T, int dim>() { return launch_dim<T, dim>(context, job); });
 }
 
 }  // namespace attest::cuda

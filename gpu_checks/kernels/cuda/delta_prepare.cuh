@@ -5,13 +5,9 @@
 // U and W are rows; Q' (64, dim) and M (64, 64) lie as left operands, 16 columns at a time: (step, thread, 8 values).
 #pragma once
 #include "gpu_checks/kernels/cuda/gates.cuh"
+#include "gpu_checks/kernels/cuda/launch.cuh"
 
 namespace attest::cuda {
-
-template <typename K>
-cudaError_t allow_shared(K kernel, int bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-}
 
 constexpr int padded = 72;       // floats of a row of a 64 x 64 matrix
 constexpr int chunk_levels = 7;  // inside a chunk
@@ -71,14 +67,7 @@ __device__ inline void join_blocks(const float* n, float* x, float* y, int pairs
   __syncthreads();
 }
 
-// Accumulators of 64 rows as left operands, and as they lie in memory: (step of 16 columns, thread, 8 values).
-template <typename T, int n>
-__device__ inline void pack_left(uint32_t (&left)[n / 8][4], const float (&d)[n]) {
-#pragma unroll
-  for (int k = 0; k < n / 8; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) left[k][i] = Pair<T>::pack(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
-}
+// Left operands to and from memory: (step of 16 columns, thread, 8 values).
 template <typename T, int columns>
 __device__ inline void store_left(void* memory, int64_t number, const float (&d)[columns / 2]) {
   uint32_t left[columns / 16][4];
@@ -101,13 +90,13 @@ __device__ inline void load_left(uint32_t (&left)[columns / 16][4], const void* 
 
 // Rows of P T times the level scales (row, chunk_levels + 1), zero above the diagonal and past the end.
 __device__ inline void weigh_levels(float (&m)[32], const float* scales, int size) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+  const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half;
+    const int t = me.row + 8 * half;
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      const int s = 8 * (i / 2) + pair + i % 2;
+      const int s = 8 * (i / 2) + me.pair + i % 2;
       float& value = m[4 * (i / 2) + 2 * half + i % 2];
       value = t >= s && t < size ? value * scales[t * (chunk_levels + 1) + 32 - __clz(t ^ s)] : 0.f;
     }
@@ -118,22 +107,15 @@ __device__ inline void weigh_levels(float (&m)[32], const float* scales, int siz
 template <typename T, int dim>
 __device__ inline void store_rows(const float (&d)[dim / 2], uint8_t* tile, const View& to, int64_t base,
                                   int size, int barrier_id) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+  const Thread me;
 #pragma unroll
   for (int j = 0; j < dim / 8; ++j)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(warp * 16 + lane / 4 + 8 * half, 8 * j + pair)) =
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(me.row + 8 * half, 8 * j + me.pair)) =
           Pair<T>::pack(d[4 * j + 2 * half], d[4 * j + 2 * half + 1]);
   barrier(barrier_id, 128);
-  constexpr int pieces = dim / 8;
-#pragma unroll
-  for (int i = threadIdx.x % 128; i < chunk * pieces; i += 128) {
-    const int row = i / pieces, column = i % pieces * 8;
-    if (row < size)
-      *reinterpret_cast<uint4*>(static_cast<T*>(to.data) + base + row * to.token + column) =
-          *reinterpret_cast<const uint4*>(tile + tile_offset(row, column));
-  }
+  tile_to_rows<T, dim>(tile, to, base, size);
 }
 
 template <typename T, int dim, bool levels>
@@ -142,8 +124,9 @@ __global__ void __launch_bounds__(256, 2)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = PreparePlan<dim, levels>;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
   Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
   float *const betas = reinterpret_cast<float*>(base + P::beta_at), *const scales = reinterpret_cast<float*>(
                                                                         base + P::scales_at);
@@ -182,8 +165,8 @@ __global__ void __launch_bounds__(256, 2)
   copies_wait<0>();
   publish_stores();
   __syncthreads();
-  const int lane = threadIdx.x % 32, group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4,
-            pair = 2 * (lane % 4);
+  const Thread me;
+  const int group = me.group, pair = me.pair;
   float w[16], p[16];
   products_begin();
 #pragma unroll
@@ -202,7 +185,7 @@ __global__ void __launch_bounds__(256, 2)
   for (int j = 0; j < 4; ++j)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int t = warp * 16 + lane / 4 + half * 8, s = group * 32 + 8 * j + pair;
+      const int t = me.row + half * 8, s = group * 32 + 8 * j + pair;
       float two[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -215,7 +198,7 @@ __global__ void __launch_bounds__(256, 2)
     }
   if constexpr (levels) {
     pin(p);
-    store_scores<T, 32>(p, base + P::p_at, group, gate);
+    store_scores<T, 32>(p, base + P::p_at, gate);
   }
   __syncthreads();
   if (threadIdx.x < 64) {  // the inverses of the four 16 x 16 blocks of the diagonal, a column a thread
@@ -233,7 +216,7 @@ __global__ void __launch_bounds__(256, 2)
   __syncthreads();
   join_blocks<16>(n, x, y, 2);
   if (!is<Mutant::inverse_corner_missing>) join_blocks<32>(n, x, y, 1);
-  fade_rows<T, dim, 256>(base + P::k_at, base + P::k_at, gate.from_start);
+  fade_rows<T, dim, 256>(base + P::k_at, gate.from_start);
   for (int i = threadIdx.x; i < 64 * 32; i += 256) {
     const int t = i / 32, s = i % 32 * 2;
     const bool weighed = !is<Mutant::delta_beta_missing>;
@@ -283,7 +266,7 @@ __global__ void __launch_bounds__(256, 2)
       pin(wide);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int t = warp * 16 + lane / 4 + 8 * half;
+        const int t = me.row + 8 * half;
         const float by = gate.from_start[t];
 #pragma unroll
         for (int j = 0; j < dim / 8; ++j) {

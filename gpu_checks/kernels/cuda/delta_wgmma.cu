@@ -29,12 +29,11 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
   using P = WalkPlan<dim, mode>;
   constexpr int scores = 64 / P::groups;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
-  Gates* const gates = reinterpret_cast<Gates*>(base + P::gates_at);
-  const int lane = threadIdx.x % 32, group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4,
-            pair = 2 * (lane % 4);
-  const int row = group * 64 + warp * 16 + lane / 4;
+  const Tiles tiles(shared);
+  const uint32_t start = tiles.start;
+  uint8_t* const base = tiles.base;
+  const Thread me;
+  const int group = me.group, row = group * 64 + me.row;
   constexpr int64_t state_size = int64_t{dim} * dim;
 
   bool inject = true;
@@ -65,25 +64,14 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     }
     copies_commit();
   };
-  const bool maker = threadIdx.x / 32 == 3;
-  float raw[2] = {1, 1};
-  auto read_gates = [&](int c) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (const int t = c * chunk + 2 * lane + i; t < place.size)
-        raw[i] = job.gate.raw(place.batch,
-                              is<Mutant::packed_gates_from_zero> && layout.bounds ? t : place.first + t, h);
-  };
-  auto make_gates = [&](int c) {
-    if (c >= chunks) return;
-    prepare_gates(gates[c % 3], job.gate, raw, size_of(c));
-    read_gates(c + 1);
-  };
-  if (maker) {
-    read_gates(0);
-    make_gates(0);
-    make_gates(1);
-  }
+  GateWalk<3> gates{job.gate,
+                    reinterpret_cast<Gates*>(base + P::gates_at),
+                    place.batch,
+                    is<Mutant::packed_gates_from_zero> && layout.bounds ? 0 : place.first,
+                    h,
+                    place.size,
+                    threadIdx.x / 32 == 3};
+  gates.begin(2);
   fetch(0);
   fetch(1);
   float state[dim / 2], w[scores / 2];
@@ -94,7 +82,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     for (int j = 0; j < dim / 8; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int r = row + i / 2 * 8, c = 8 * j + pair + i % 2;
+        const int r = row + i / 2 * 8, c = 8 * j + me.pair + i % 2;
         state[4 * j + i] = from ? from[r * dim + c] : mode == Mode::states && !inject && r == c ? 1.f : 0.f;
       }
   }
@@ -114,24 +102,20 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     start_scores(0);
     products_wait<0>();
     pin(w);
-    store_scores<T, scores>(w, base + p_at(0), group, gates[0]);
+    store_scores<T, scores>(w, base + p_at(0), gates.at(0));
   }
   for (int c = 0; c < chunks; ++c) {
     copies_wait<mode == Mode::rows ? 0 : 1>();
     publish_stores();
     __syncthreads();
     fetch(c + 2);
-    const Gates& gate = gates[c % 3];
+    const Gates& gate = gates.at(c);
     const uint32_t k_tile = tile_of(c, 0), w_tile = tile_of(c, 1), u_tile = tile_of(c, 2),
                    q_tile = tile_of(c, 3);
     float removed[32], o[32];
     {
       uint32_t left[dim / 16][4];
-#pragma unroll
-      for (int k = 0; k < dim / 16; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          left[k][i] = Pair<T>::pack(state[8 * k + 2 * i], state[8 * k + 2 * i + 1]);
+      pack_left<T>(left, state);
       products_begin();
 #pragma unroll
       for (int k = 0; k < dim / 16; ++k)
@@ -143,9 +127,9 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
         products_commit();
         start_scores(c + 1);  // past the end: of nothing, and not used
       }
-      if (maker) make_gates(c + 2);
-      uint8_t* const keys = base + (k_tile - start);
-      fade_rows<T, dim, P::threads>(keys, keys, gate.to_end);  // the scores have been made of them
+      gates.make(c + 2);
+      fade_rows<T, dim, P::threads>(base + (k_tile - start),
+                                    gate.to_end);  // the scores have been made of them
       publish_stores();
       __syncthreads();
       products_wait<mode == Mode::states ? 0 : 2>();
@@ -156,8 +140,8 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     for (int k = 0; k < 4; ++k) {
       uint32_t u[4] = {0, 0, 0, 0};
       if (inject)
-        load_transposed(u, u_tile + tile_offset(16 * k + lane / 16 * 8 + lane % 8,
-                                                group * 64 + warp * 16 + lane / 8 % 2 * 8));
+        load_transposed(u, u_tile + tile_offset(16 * k + me.lane / 16 * 8 + me.lane % 8,
+                                                group * 64 + me.warp * 16 + me.lane / 8 % 2 * 8));
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float2 own = Pair<T>::unpack(u[i]);
@@ -171,11 +155,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     if constexpr (mode == Mode::rows) {
       products_wait<1>();
       pin(o);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 by = *reinterpret_cast<const float2*>(gate.from_start + 8 * j + pair);
-        o[4 * j] *= by.x, o[4 * j + 1] *= by.y, o[4 * j + 2] *= by.x, o[4 * j + 3] *= by.y;
-      }
+      fade_from_start(o, gate);
     }
     products_begin();
     if constexpr (mode == Mode::rows) {
@@ -189,41 +169,18 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     if constexpr (mode == Mode::rows) {
       products_wait<2>();
       pin(w);
-      if (c + 1 < chunks) store_scores<T, scores>(w, base + p_at(c + 1), group, gates[(c + 1) % 3]);
+      if (c + 1 < chunks) store_scores<T, scores>(w, base + p_at(c + 1), gates.at(c + 1));
       products_wait<1>();
       pin(o);
       // Through this warpgroup's half of the tile of u, which it alone has read.
-#pragma unroll
-      for (int j = 0; j < 8; j += 2) {
-        const int t = 8 * (j + lane / 16) + lane % 8, column = group * 64 + warp * 16 + lane / 8 % 2 * 8;
-        uint32_t packed[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          packed[i] = Pair<T>::pack(job.scale * o[4 * j + 2 * i], job.scale * o[4 * j + 2 * i + 1]);
-        store_transposed(u_tile + tile_offset(t, column), packed[0], packed[1], packed[2], packed[3]);
-      }
-      barrier(1 + group, 128);
-      const int64_t o_base = job.o.at(place.batch, 0, h);
-#pragma unroll
-      for (int i = threadIdx.x % 128; i < chunk * 8; i += 128) {
-        const int t = i / 8, column = group * 64 + i % 8 * 8;
-        if (t < size_of(c))
-          *reinterpret_cast<uint4*>(static_cast<T*>(job.o.data) + o_base +
-                                    (place.first + c * chunk + t) * job.o.token + column) =
-              *reinterpret_cast<const uint4*>(base + (u_tile - start) + tile_offset(t, column));
-      }
+      leave_rows<T>(o, job.scale, tiles, static_cast<int>(u_tile - start), job.o,
+                    job.o.at(place.batch, place.first + c * chunk, h), size_of(c));
     }
     products_wait<0>();
     pin(state);
   }
   if constexpr (mode == Mode::rows) return;
-  float* const to = (inject ? job.states : job.transitions) + (block * layout.heads + h) * state_size;
-#pragma unroll
-  for (int j = 0; j < dim / 8; ++j)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<float2*>(to + (row + 8 * half) * dim + 8 * j + pair) =
-          make_float2(state[4 * j + 2 * half], state[4 * j + 2 * half + 1]);
+  store_state<dim>((inject ? job.states : job.transitions) + (block * layout.heads + h) * state_size, state);
 #endif
 }
 
@@ -270,62 +227,31 @@ __global__ void scan_transitions(Layout layout, Delta job) {
 template <typename T, int dim>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
   const Layout& layout = context.layout;
-  const cudaStream_t stream = context.stream;
-  const int64_t segments = layout.segments * layout.heads, chunks = segments * (layout.segment / chunk);
-  const int64_t heads = static_cast<int64_t>(layout.sequences) * layout.heads;
-  cudaError_t error = cudaSuccess;
-  auto failed = [&](cudaError_t e) { return (error = e) != cudaSuccess; };
+  const int64_t segments = layout.segments * layout.heads,
+                heads = static_cast<int64_t>(layout.sequences) * layout.heads;
   using P = PreparePlan<dim, false>;
   using S = WalkPlan<dim, Mode::states>;
   using R = WalkPlan<dim, Mode::rows>;
-  if (failed(allow_shared(prepare_chunks<T, dim, false>, P::bytes)) ||
-      failed(allow_shared(walk_chunks<T, dim, Mode::states>, S::bytes)) ||
-      failed(allow_shared(walk_chunks<T, dim, Mode::rows>, R::bytes)))
-    return error;
-  if (segments > 0) {
-    prepare_chunks<T, dim, false><<<grid_of(chunks), 256, P::bytes, stream>>>(layout, job);
-    if (failed(cudaGetLastError())) return error;
-    if (job.final.data || layout.bounds || layout.per_sequence > 1) {
-      walk_chunks<T, dim, Mode::states><<<grid_of(2 * segments), S::threads, S::bytes, stream>>>(layout, job);
-      if (failed(cudaGetLastError())) return error;
-    }
-  }
-  if (heads == 0) return cudaSuccess;
-  scan_transitions<dim><<<grid_of(heads * (dim / 8)), dim, 0, stream>>>(layout, job);
-  if (failed(cudaGetLastError()) || segments == 0) return error;
-  walk_chunks<T, dim, Mode::rows><<<grid_of(segments), R::threads, R::bytes, stream>>>(layout, job);
-  return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t launch_dims(const Context& context, const Delta& job) {
-  if (job.dim == 64) return launch_dim<T, 64>(context, job);
-#if !defined(ATTEST_CUDA_SMALL) || defined(ATTEST_CUDA_WIDE)
-  if (job.dim == 128) return launch_dim<T, 128>(context, job);
-#endif
-  return cudaErrorInvalidValue;
+  Launches launches(context.stream);
+  launches.run(prepare_chunks<T, dim, false>, segments * (layout.segment / chunk), 256, P::bytes, layout,
+               job);
+  if (job.final.data || layout.bounds || layout.per_sequence > 1)
+    launches.run(walk_chunks<T, dim, Mode::states>, 2 * segments, S::threads, S::bytes, layout, job);
+  return launches.run(scan_transitions<dim>, heads * (dim / 8), dim, 0, layout, job)
+      .run(walk_chunks<T, dim, Mode::rows>, segments, R::threads, R::bytes, layout, job)
+      .error;
 }
 
 }  // namespace
 
 bool delta_supports(const Context& context, const Delta& job, Type type) {
-  if (!context.hopper || (job.dim != 64 && job.dim != 128)) return false;
-#ifdef ATTEST_CUDA_SMALL
-  if (type != Type::bf16) return false;
-#ifndef ATTEST_CUDA_WIDE
-  if (job.dim != 64) return false;
-#endif
-#endif
-  if (type != Type::bf16 && type != Type::f16) return false;
-  return takes_whole_rows(job.q, type) && takes_whole_rows(job.k, type) && takes_whole_rows(job.v, type) &&
-         takes_whole_rows(job.o, type);
+  return context.hopper && built_for(type, job.dim) &&
+         take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 
 cudaError_t launch_delta(const Context& context, const Delta& job) {
-#ifndef ATTEST_CUDA_SMALL
-  if (job.k.type == Type::f16) return launch_dims<__half>(context, job);
-#endif
-  return launch_dims<__nv_bfloat16>(context, job);
+  return with_type_and_dim(job.k.type, job.dim,
+                           [&]<typename T, int dim>() { return launch_dim<T, dim>(context, job); });
 }
 
 }  // namespace attest::cuda

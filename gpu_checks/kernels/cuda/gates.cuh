@@ -6,6 +6,26 @@ namespace attest::cuda {
 
 constexpr int chunk = 64;
 
+// Tiles begin at a multiple of 1024 bytes of shared memory.
+struct Tiles {
+  uint32_t start;
+  uint8_t* base;
+  __device__ explicit Tiles(uint8_t* shared)
+      : start((shared_address(shared) + 1023) / 1024 * 1024),
+        base(shared + (start - shared_address(shared))) {}
+};
+
+// Accumulators of a warpgroup: rows `row` and row + 8 of its 64, columns 8 j + pair and the next.
+struct Thread {
+  int lane, group, warp, row, pair;
+  __device__ Thread()
+      : lane(threadIdx.x % 32),
+        group(threadIdx.x / 128),
+        warp(threadIdx.x / 32 % 4),
+        row(warp * 16 + lane / 4),
+        pair(2 * (lane % 4)) {}
+};
+
 struct Gates {
   float sum[chunk];  // log2 of the product of the gates from the start of the chunk, zero gates left out
   int zeros[chunk];  // zero gates up to here
@@ -13,12 +33,14 @@ struct Gates {
   float to_end[chunk];      // G(end, t)
 };
 
-// Rows [0, size) of a tile; the rest is zero.
+// Rows [0, size) of a tile, and of them the columns that are given; the rest is zero.
 template <typename T, int columns, int threads>
-__device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base, int64_t token, int size) {
+__device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base, int64_t token, int size,
+                                  int given = columns) {
   constexpr int pieces = columns / 8, rows = threads / pieces;
   static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
   const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * 8;
+  if (column >= given) size = 0;
   if (is<Mutant::index_token_16_bits>) token = static_cast<uint16_t>(token);
   const T* from = static_cast<const T*>(view.data) + base + (token + row) * view.token + column;
   const int64_t step = rows * view.token;
@@ -69,34 +91,85 @@ __device__ inline void prepare_gates(Gates& gates, const Gate& gate, const float
   }
 }
 
-// The rows of a tile, each times its factor, rounded, into a tile that may be the same one.
-template <typename T, int columns, int threads>
-__device__ inline void fade_rows(const uint8_t* from, uint8_t* to, const float (&factors)[chunk]) {
+// The gates along the chunks of a stretch of tokens, by one warp. Raw gates are read a chunk ahead, so that their latency
+// stays hidden; a constant gate is prepared once for every slot, and anew for a partial chunk.
+template <int slots>
+struct GateWalk {
+  const Gate& gate;
+  Gates* prepared;
+  int64_t batch, first;  // first token
+  int h, size;           // tokens
+  bool mine;             // this warp makes them
+  bool constant = gate.kind == GateKind::constant;
+  float raw[2] = {1, 1};
+
+  __device__ Gates& at(int c) const { return prepared[c % slots]; }
+  __device__ void read(int c) {
+    if (constant && c > 0) return;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (const int t = c * chunk + 2 * (threadIdx.x % 32) + i; t < size || (constant && size > 0))
+        raw[i] = gate.raw(batch, first + t, h);
+  }
+  __device__ void make(int c) {
+    const int left = size - c * chunk;
+    if (!mine || left <= 0) return;
+    if (!constant || c < slots || left < chunk) prepare_gates(at(c), gate, raw, min(chunk, left));
+    read(c + 1);
+  }
+  // The gates of the first `count` chunks.
+  __device__ void begin(int count) {
+    if (mine) read(0);
+    for (int c = 0; c < count; ++c) make(c);
+  }
+};
+
+// `rows` rows of a tile, each times its factor, rounded, in place, by `threads` threads.
+template <typename T, int columns, int threads, int rows = chunk>
+__device__ inline void fade_rows(uint8_t* tile, const float (&factors)[chunk], int first = 0) {
   constexpr int pieces = columns / 8;
 #pragma unroll
-  for (int i = threadIdx.x; i < chunk * pieces; i += threads) {
-    const int row = i / pieces, at = tile_offset(row, i % pieces * 8);
+  for (int i = threadIdx.x % threads; i < rows * pieces; i += threads) {
+    const int row = first + i / pieces, at = tile_offset(row, i % pieces * 8);
     const float by = factors[row];
-    uint4 four = *reinterpret_cast<const uint4*>(from + at);
+    uint4 four = *reinterpret_cast<const uint4*>(tile + at);
     for (uint32_t* two : {&four.x, &four.y, &four.z, &four.w}) {
       const float2 value = Pair<T>::unpack(*two);
       *two = Pair<T>::pack(value.x * by, value.y * by);
     }
-    *reinterpret_cast<uint4*>(to + at) = four;
+    *reinterpret_cast<uint4*>(tile + at) = four;
+  }
+}
+
+// (g' Z)^T of a warp's 16 columns as left operands.
+template <typename T>
+__device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_tile, const Gates& gate) {
+  const Thread me;
+#pragma unroll
+  for (int k = 0; k < chunk / 16; ++k) {
+    load_transposed(faded[k], z_tile + tile_offset(16 * k + me.lane / 16 * 8 + me.lane % 8,
+                                                   me.group * 64 + me.warp * 16 + me.lane / 8 % 2 * 8));
+    const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + me.pair),
+                 last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + me.pair);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 z = Pair<T>::unpack(faded[k][i]), by = i < 2 ? first : last;
+      faded[k][i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
+    }
   }
 }
 
 // G(t, s) of a thread's scores, zero where s is after t.
 template <int scores>
-__device__ inline void weigh_scores(float (&weights)[scores / 2], int group, const Gates& gate) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+__device__ inline void weigh_scores(float (&weights)[scores / 2], const Gates& gate) {
+  const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half, zeros = gate.zeros[t];
+    const int t = me.row + 8 * half, zeros = gate.zeros[t];
     const float sum = gate.sum[t];
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
-      const int s = group * scores + 8 * j + pair;
+      const int s = me.group * scores + 8 * j + me.pair;
       const float2 sums = *reinterpret_cast<const float2*>(gate.sum + s);
       const int2 gone = *reinterpret_cast<const int2*>(gate.zeros + s);
       weights[4 * j + 2 * half] = t >= s && gone.x == zeros ? exp2f(sum - sums.x) : 0.f;
@@ -107,15 +180,15 @@ __device__ inline void weigh_scores(float (&weights)[scores / 2], int group, con
 
 // The scores of a chunk, masked and faded, into the tile W: rows t, columns s.
 template <typename T, int scores, bool gated>
-__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
+__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
                                     const float (&weights)[scores / 2]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, pair = 2 * (lane % 4);
+  const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half;
+    const int t = me.row + 8 * half;
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
-      const int s = group * scores + 8 * j + pair, i = 4 * j + 2 * half;
+      const int s = me.group * scores + 8 * j + me.pair, i = 4 * j + 2 * half;
       const float low = gated ? w[i] * weights[i] : w[i], high = gated ? w[i + 1] * weights[i + 1] : w[i + 1];
       *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) =
           Pair<T>::pack(t >= s + is<Mutant::mask_strict> ? low : 0.f, t > s ? high : 0.f);
@@ -123,17 +196,91 @@ __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
   }
 }
 template <typename T, int scores>
-__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, int group,
-                                    const Gates& gate) {
+__device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile, const Gates& gate) {
   float weights[scores / 2];
-  weigh_scores<scores>(weights, group, gate);
-  store_scores<T, scores, true>(w, tile, group, weights);
+  weigh_scores<scores>(weights, gate);
+  store_scores<T, scores, true>(w, tile, weights);
 }
 
-// Rows that 16-byte copies can take.
-inline bool takes_whole_rows(const View& view, Type type) {
-  return view.type == type && view.dim == 1 && (view.token | view.head | view.batch) % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
+// Accumulators of 64 rows as left operands, and as they lie in memory: (step of 16 columns, thread, 8 values).
+template <typename T, int n>
+__device__ inline void pack_left(uint32_t (&left)[n / 8][4], const float (&d)[n]) {
+#pragma unroll
+  for (int k = 0; k < n / 8; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) left[k][i] = Pair<T>::pack(d[8 * k + 2 * i], d[8 * k + 2 * i + 1]);
+}
+
+// A state P^T, `columns` of them, of a warpgroup in fp32 to or from (value_dim, key_dim).
+template <int columns>
+__device__ inline void load_state(float (&state)[columns / 2], const float* memory) {
+  const Thread me;
+#pragma unroll
+  for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 two = *reinterpret_cast<const float2*>(
+          memory + (me.group * 64 + me.row + 8 * half) * columns + 8 * j + me.pair);
+      state[4 * j + 2 * half] = two.x, state[4 * j + 2 * half + 1] = two.y;
+    }
+}
+template <int columns>
+__device__ inline void store_state(float* memory, const float (&state)[columns / 2], float scale = 1) {
+  const Thread me;
+#pragma unroll
+  for (int j = 0; j < columns / 8; ++j)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      *reinterpret_cast<float2*>(memory + (me.group * 64 + me.row + 8 * half) * columns + 8 * j + me.pair) =
+          make_float2(scale * state[4 * j + 2 * half], scale * state[4 * j + 2 * half + 1]);
+}
+
+// `columns` columns of the rows [0, size) of a tile to memory, by 128 threads; `given`: how many columns exist there.
+template <typename T, int columns>
+__device__ inline void tile_to_rows(const uint8_t* tile, const View& to, int64_t base, int size,
+                                    int first = 0, int given = 1 << 30) {
+  constexpr int pieces = columns / 8, rows = 128 / pieces;
+  static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
+  const int row = threadIdx.x % 128 / pieces, column = first + threadIdx.x % pieces * 8;
+  if (column >= given) return;
+  const uint8_t* const from = tile + tile_offset(row, column);
+  T* out = static_cast<T*>(to.data) + base + row * to.token +
+           (is<Mutant::tile_offset_missing> ? column % 64 : column);
+  const int64_t step = rows * to.token;
+#pragma unroll
+  for (int i = 0; i < chunk / rows; ++i, out += step)
+    if (row + i * rows < size)
+      *reinterpret_cast<uint4*>(out) = *reinterpret_cast<const uint4*>(from + i * rows * 128);
+}
+
+// A warpgroup's 64 columns of O, which it holds transposed, scaled, through a tile to whole rows.
+template <typename T>
+__device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles& tiles, int tile_at,
+                                  const View& to, int64_t base, int size, int given = 1 << 30) {
+  const Thread me;
+#pragma unroll
+  for (int j = 0; j < 8; j += 2) {
+    const int t = 8 * (j + me.lane / 16) + me.lane % 8,
+              column = me.group * 64 + me.warp * 16 + me.lane / 8 % 2 * 8;
+    uint32_t packed[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      packed[i] = Pair<T>::pack(scale * o[4 * j + 2 * i], scale * o[4 * j + 2 * i + 1]);
+    store_transposed(tiles.start + tile_at + tile_offset(t, column), packed[0], packed[1], packed[2],
+                     packed[3]);
+  }
+  if (!is<Mutant::output_barrier_missing>) barrier(1 + me.group, 128);
+  tile_to_rows<T, 64>(tiles.base + tile_at, to, base, size, me.group * 64, given);
+}
+
+// Columns of O^T times the gates from the start of the chunk.
+__device__ inline void fade_from_start(float (&o)[32], const Gates& gate) {
+  const Thread me;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 by = *reinterpret_cast<const float2*>(gate.from_start + 8 * j + me.pair);
+    o[4 * j] *= by.x, o[4 * j + 1] *= by.y, o[4 * j + 2] *= by.x, o[4 * j + 3] *= by.y;
+  }
 }
 
 }  // namespace attest::cuda

@@ -9,14 +9,15 @@ constexpr int rows_of_warp = 64;
 
 // Where row `row` and column `column` of a moment lie, for sequence and head `slot`.
 __device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
-  if (column == lin.value_dim) return slot * lin.key_dim + row;  // of its companion
-  const int width = is<Mutant::extents_swapped> ? lin.key_dim : lin.value_dim;
-  const int64_t in_matrix = m.transposed ? static_cast<int64_t>(column) * lin.key_dim + row
-                                         : static_cast<int64_t>(row) * width + column;
-  return slot * lin.key_dim * lin.value_dim + in_matrix;
+  if (lin.extra && column == lin.value_dim) return slot * lin.key_dim + row;  // of its companion
+  const int rows = m.rows > 0 ? m.rows : lin.key_dim, columns = m.columns > 0 ? m.columns : lin.value_dim;
+  const int width = is<Mutant::extents_swapped> ? lin.key_dim : columns;
+  const int64_t in_matrix =
+      m.transposed ? static_cast<int64_t>(column) * rows + row : static_cast<int64_t>(row) * width + column;
+  return slot * rows * columns + in_matrix;
 }
 __device__ inline float read_moment(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
-  const bool companion = column == lin.value_dim;
+  const bool companion = lin.extra && column == lin.value_dim;
   const void* const data = companion ? m.companion : m.data;
   Moment read = m;
   if (is<Mutant::state_transposed> && lin.key_dim == lin.value_dim) read.transposed = !m.transposed;
@@ -139,16 +140,18 @@ __global__ void __launch_bounds__(512)
 
 // Before: states of segments from zero, or the first from the initial state (`begun`). After: at the start of each segment.
 __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment final, bool begun, int blocks) {
-  const int columns = lin.columns();
-  const int64_t size = static_cast<int64_t>(columns) * lin.key_dim;
+  const int keys = lin.state_keys();
+  const int64_t size = static_cast<int64_t>(lin.state_columns()) * keys;
   const int64_t job = blockIdx.x / blocks,
                 element = static_cast<int64_t>(blockIdx.x % blocks) * blockDim.x + threadIdx.x;
   if (element >= size) return;
   const int sequence = static_cast<int>(job / layout.heads), h = static_cast<int>(job % layout.heads);
-  const int column = static_cast<int>(element / lin.key_dim), row = static_cast<int>(element % lin.key_dim);
-  const bool companion = column == lin.value_dim;
+  const int column = static_cast<int>(element / keys), row = static_cast<int>(element % keys);
+  const bool inside = row < lin.key_dim && column < lin.columns();  // the rest of a tile is zero
+  const bool companion = lin.extra && column == lin.value_dim;
   const int64_t slot = static_cast<int64_t>(sequence) * layout.heads + h;
-  float running = read_moment(initial, lin, is<Mutant::state_of_sequence_zero> ? h : slot, row, column);
+  float running =
+      inside ? read_moment(initial, lin, is<Mutant::state_of_sequence_zero> ? h : slot, row, column) : 0.f;
   const int64_t first = first_segment(layout, sequence), count = segment_count(layout, sequence);
   float* at = lin.states + (first * layout.heads + h) * size + element;
   const int64_t stride = static_cast<int64_t>(layout.heads) * size;
@@ -171,7 +174,7 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
     at += batch * stride;
   }
   if (is<Mutant::packed_empty_unwritten> && count == 0) return;
-  if (void* data = companion ? final.companion : final.data)
+  if (void* data = companion ? final.companion : final.data; data && inside)
     store(data, index_in(final, lin, slot, row, column), companion ? final.companion_type : final.type,
           running);
 }
@@ -222,7 +225,7 @@ cudaError_t launch_generic_rows(const Context& context, const Lin& lin) {
 
 cudaError_t launch_scan(const Context& context, const Lin& lin, const Moment& initial, const Moment& final,
                         bool begun) {
-  const int64_t size = static_cast<int64_t>(lin.columns()) * lin.key_dim;
+  const int64_t size = static_cast<int64_t>(lin.state_columns()) * lin.state_keys();
   const int threads = 128, blocks = static_cast<int>((size + threads - 1) / threads);
   const int64_t jobs = static_cast<int64_t>(context.layout.sequences) * context.layout.heads;
   if (jobs == 0) return cudaSuccess;

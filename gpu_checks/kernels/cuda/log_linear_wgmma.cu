@@ -6,8 +6,8 @@
 //       (S_b^T Q^T) times lambda^(b+7) G(t, start) and the gates between block b and the chunk: those of the lower blocks.
 // Floor at T = 131072, H = 16, d = dv = 128: products 2 c^2 d (2), 2 c d^2 (1 + 5.5 live blocks): 516 GFLOP, 0.69 ms at
 // 750 TFLOP/s; q k v o 0.50 ms. The scheme moves besides: slots 1.1 GB out, 5.8 GB in, most of it from L2.
-
 #include "gpu_checks/kernels/cuda/gates.cuh"
+#include "gpu_checks/kernels/cuda/launch.cuh"
 
 namespace attest::cuda {
 namespace {
@@ -17,14 +17,13 @@ constexpr int group_chunks = 8;
 // A state P^T (value_dim, key_dim) in slot order: (slot, head, 64-row half, 64, key_dim), in the tiles' own layout.
 template <typename T, int key_dim>
 __device__ inline void store_slot(T* memory, const float (&state)[key_dim / 2]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, group = threadIdx.x / 128,
-            pair = 2 * (lane % 4);
-  uint8_t* const half_tile = reinterpret_cast<uint8_t*>(memory + group * 64 * key_dim);
+  const Thread me;
+  uint8_t* const half_tile = reinterpret_cast<uint8_t*>(memory + me.group * 64 * key_dim);
 #pragma unroll
   for (int j = 0; j < key_dim / 8; ++j)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<uint32_t*>(half_tile + tile_offset(warp * 16 + lane / 4 + 8 * half, 8 * j + pair)) =
+      *reinterpret_cast<uint32_t*>(half_tile + tile_offset(me.row + 8 * half, 8 * j + me.pair)) =
           Pair<T>::pack(state[4 * j + 2 * half], state[4 * j + 2 * half + 1]);
 }
 
@@ -32,8 +31,8 @@ template <int key_dim, int value_dim>
 struct SweepPlan {
   static constexpr int threads = 2 * value_dim, stages = 3;
   static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
-  static constexpr int stage_bytes = wide + tall, faded_at = stages * stage_bytes, gates_at = faded_at + wide;
-  static constexpr int bytes = 1024 + gates_at + 3 * sizeof(Gates);
+  static constexpr int stage_bytes = wide + tall, gates_at = stages * stage_bytes;
+  static constexpr int bytes = 1024 + gates_at + 3 * static_cast<int>(sizeof(Gates));
 };
 
 template <typename T, int key_dim, int value_dim>
@@ -42,9 +41,7 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = SweepPlan<key_dim, value_dim>;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
-  Gates* const gates = reinterpret_cast<Gates*>(base + P::gates_at);
+  const Tiles tiles(shared);
   const int64_t segment = blockIdx.x / layout.heads;
   const int h = static_cast<int>(blockIdx.x % layout.heads);
   const Place place = place_of(layout, segment);
@@ -53,44 +50,35 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
   const int64_t k_base = job.k.at(place.batch, 0, h), v_base = job.v.at(place.batch, 0, h);
   auto fetch = [&](int c) {
     if (c < chunks) {
-      const uint32_t tile = start + c % P::stages * P::stage_bytes;
+      const uint32_t tile = tiles.start + c % P::stages * P::stage_bytes;
       const int size = min(chunk, place.size - c * chunk);
       fetch_tile<T, key_dim, P::threads>(tile, job.k, k_base, place.first + c * chunk, size);
       fetch_tile<T, value_dim, P::threads>(tile + P::wide, job.v, v_base, place.first + c * chunk, size);
     }
     copies_commit();
   };
-  const bool maker = threadIdx.x / 32 == 3;
-  float raw[2] = {1, 1};
-  auto read_gates = [&](int c) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-      if (const int t = c * chunk + 2 * (threadIdx.x & 31) + i; t < place.size)
-        raw[i] = job.gate.raw(place.batch, place.first + t, h);
-  };
-  auto make_gates = [&](int c) {
-    if (c >= chunks) return;
-    prepare_gates(gates[c % 3], job.gate, raw, min(chunk, place.size - c * chunk));
-    read_gates(c + 1);
-  };
-  if (maker) {
-    read_gates(0);
-    make_gates(0);
-  }
+  GateWalk<3> gates{job.gate,
+                    reinterpret_cast<Gates*>(tiles.base + P::gates_at),
+                    place.batch,
+                    place.first,
+                    h,
+                    place.size,
+                    threadIdx.x / 32 == 3};
+  gates.begin(1);
   fetch(0);
   fetch(1);
   float run[key_dim / 2], pairs[key_dim / 2], quads[key_dim / 2];
 #pragma unroll
   for (int i = 0; i < key_dim / 2; ++i) run[i] = pairs[i] = quads[i] = 0;
   float run_fade = 1, pairs_fade = 1, quads_fade = 1;
-  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const Thread me;
   for (int c = 0; c < chunks; ++c) {
     copies_wait<1>();
     publish_stores();
     __syncthreads();
-    const uint32_t k_tile = start + c % P::stages * P::stage_bytes, v_tile = k_tile + P::wide;
-    fade_rows<T, key_dim, P::threads>(base + (k_tile - start), base + P::faded_at, gates[c % 3].to_end);
-    const float whole = gates[c % 3].from_start[chunk - 1];
+    const uint32_t k_tile = tiles.start + c % P::stages * P::stage_bytes, v_tile = k_tile + P::wide;
+    fade_rows<T, key_dim, P::threads>(tiles.base + (k_tile - tiles.start), gates.at(c).to_end);
+    const float whole = gates.at(c).from_start[chunk - 1];
 #pragma unroll
     for (int i = 0; i < key_dim / 2; ++i)
       run[i] *= whole, pairs[i] *= whole, quads[i] *= is<Mutant::level_idle_undecayed> ? 1.f : whole;
@@ -100,11 +88,10 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     products_begin();
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k)
-      multiply<T, key_dim, 1, 1>(run, along_rows(v_tile, group * 64, k),
-                                 along_rows(start + P::faded_at, 0, k), true);
+      multiply<T, key_dim, 1, 1>(run, along_rows(v_tile, me.group * 64, k), along_rows(k_tile, 0, k), true);
     products_commit();
     fetch(c + 2);
-    if (maker) make_gates(c + 1);
+    gates.make(c + 1);
     products_wait<0>();
     pin(run);
     const int64_t slot = (segment * (layout.segment / chunk) + c) * layout.heads + h;
@@ -118,16 +105,9 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) run[i] += quads[i];
       run_fade *= quads_fade;
-      float* const memory = job.group_states +
-                            slot / layout.heads / group_chunks * layout.heads * value_dim * key_dim +
-                            static_cast<int64_t>(h) * value_dim * key_dim;
-      const int row = group * 64 + warp * 16 + lane / 4, pair = 2 * (lane % 4);
-#pragma unroll
-      for (int j = 0; j < key_dim / 8; ++j)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          *reinterpret_cast<float2*>(memory + (row + 8 * half) * key_dim + 8 * j + pair) =
-              make_float2(run[4 * j + 2 * half], run[4 * j + 2 * half + 1]);
+      store_state<key_dim>(
+          job.group_states + (slot / layout.heads / group_chunks * layout.heads + h) * value_dim * key_dim,
+          run);
     } else {
       store_slot<T, key_dim>(static_cast<T*>(job.slots) + slot * value_dim * key_dim, run);
     }
@@ -277,10 +257,9 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   using P = ReadPlan<key_dim, value_dim>;
   constexpr int scores = 64 / P::groups;
   extern __shared__ uint8_t shared[];
-  const uint32_t start = (shared_address(shared) + 1023) / 1024 * 1024;
-  uint8_t* const base = shared + (start - shared_address(shared));
-  Gates& gate = *reinterpret_cast<Gates*>(base + P::gates_at);
-  float* const scales = reinterpret_cast<float*>(base + P::scales_at);
+  const Tiles tiles(shared);
+  Gates& gate = *reinterpret_cast<Gates*>(tiles.base + P::gates_at);
+  float* const scales = reinterpret_cast<float*>(tiles.base + P::scales_at);
   const int stride = job.levels | 1;
   const int h = static_cast<int>(blockIdx.x % layout.heads);
   const int per_segment = layout.segment / chunk;
@@ -291,8 +270,8 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   if (size <= 0) return;
   const int64_t first = first_segment(layout, place.sequence), token = place.first + in_segment * chunk;
   const int64_t number = (segment - first) * per_segment + in_segment;  // of the chunk in its sequence
-  const uint32_t q_tile = start, k_tile = start + P::second_at, v_tile = k_tile + P::wide,
-                 w_tile = start + P::w_at;
+  const uint32_t q_tile = tiles.start, k_tile = q_tile + P::second_at, v_tile = k_tile + P::wide,
+                 w_tile = q_tile + P::w_at;
   fetch_tile<T, key_dim, P::threads>(q_tile, job.q, job.q.at(place.batch, 0, h), token, size);
   fetch_tile<T, key_dim, P::threads>(k_tile, job.k, job.k.at(place.batch, 0, h), token, size);
   fetch_tile<T, value_dim, P::threads>(v_tile, job.v, job.v.at(place.batch, 0, h), token, size);
@@ -310,7 +289,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
       bits &= bits - 1;
       const uint8_t* const from =
           static_cast<const uint8_t*>(job.slots) + block_slot(bit) * static_cast<int64_t>(P::state);
-      const uint32_t to = start + (which % 2 ? P::second_at : P::first_at);
+      const uint32_t to = tiles.start + (which % 2 ? P::second_at : P::first_at);
 #pragma unroll
       for (int i = threadIdx.x * 16; i < P::state; i += P::threads * 16) copy_async(to + i, from + i, true);
     }
@@ -330,24 +309,23 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   copies_wait<1>();
   publish_stores();
   __syncthreads();
-  const int lane = threadIdx.x % 32, group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4,
-            pair = 2 * (lane % 4);
+  const Thread me;
   float w[scores / 2], o[32];
   products_begin();
 #pragma unroll
   for (int k = 0; k < key_dim / 16; ++k)
-    multiply<T, scores, 0, 0>(w, along_columns(q_tile, 0, k), along_columns(k_tile, group * scores, k),
+    multiply<T, scores, 0, 0>(w, along_columns(q_tile, 0, k), along_columns(k_tile, me.group * scores, k),
                               k > 0);
   products_commit();
   products_wait<0>();
   pin(w);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = warp * 16 + lane / 4 + 8 * half, zeros = gate.zeros[t];
+    const int t = me.row + 8 * half, zeros = gate.zeros[t];
     const float sum = gate.sum[t];
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
-      const int s = group * scores + 8 * j + pair;
+      const int s = me.group * scores + 8 * j + me.pair;
       float value[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -356,7 +334,8 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
             live ? exp2f(sum - gate.sum[s + i]) * scales[t * stride + 32 - __clz(t ^ (s + i))] : 0.f;
         value[i] = live ? w[4 * j + 2 * half + i] * weight : 0.f;
       }
-      *reinterpret_cast<uint32_t*>(base + P::w_at + tile_offset(t, s)) = Pair<T>::pack(value[0], value[1]);
+      *reinterpret_cast<uint32_t*>(tiles.base + P::w_at + tile_offset(t, s)) =
+          Pair<T>::pack(value[0], value[1]);
     }
   }
   publish_stores();
@@ -364,7 +343,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   products_begin();
 #pragma unroll
   for (int k = 0; k < chunk / 16; ++k)
-    multiply<T, 64, 1, 0>(o, along_rows(v_tile, group * 64, k), along_columns(w_tile, 0, k), k > 0);
+    multiply<T, 64, 1, 0>(o, along_rows(v_tile, me.group * 64, k), along_columns(w_tile, 0, k), k > 0);
   products_commit();
   products_wait<0>();
   pin(o);
@@ -379,7 +358,8 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
     copies_wait<1>();
     publish_stores();
     __syncthreads();
-    const uint32_t tile = start + (which % 2 ? P::second_at : P::first_at) + group * 64 * key_dim * 2;
+    const uint32_t tile =
+        tiles.start + (which % 2 ? P::second_at : P::first_at) + me.group * 64 * key_dim * 2;
     float part[32];
     products_begin();
 #pragma unroll
@@ -395,7 +375,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
     for (int j = 0; j < 8; ++j)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int t = 8 * j + pair + i;
+        const int t = 8 * j + me.pair + i;
         const float by =
             t < size ? fade * gate.from_start[t] * scales[t * stride + bit + 7 - is<Mutant::level_one_low>]
                      : 0.f;
@@ -408,92 +388,41 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   __syncthreads();
   // O^T through the tile of q to whole rows; where it is too narrow, through the states.
   const int out_at = value_dim > key_dim ? P::first_at : 0;
-#pragma unroll
-  for (int j = 0; j < 8; j += 2) {
-    const int t = 8 * (j + lane / 16) + lane % 8, column = group * 64 + warp * 16 + lane / 8 % 2 * 8;
-    uint32_t packed[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      packed[i] = Pair<T>::pack(job.scale * o[4 * j + 2 * i], job.scale * o[4 * j + 2 * i + 1]);
-    store_transposed(start + out_at + tile_offset(t, column), packed[0], packed[1], packed[2], packed[3]);
-  }
-  barrier(1 + group, 128);
-  const int64_t o_base = job.o.at(place.batch, 0, h);
-#pragma unroll
-  for (int i = threadIdx.x % 128; i < chunk * 8; i += 128) {
-    const int t = i / 8, column = group * 64 + i % 8 * 8;
-    if (t < size - (is<Mutant::tail_last_row_unwritten> && size < chunk))
-      *reinterpret_cast<uint4*>(static_cast<T*>(job.o.data) + o_base + (token + t) * job.o.token + column) =
-          *reinterpret_cast<const uint4*>(base + out_at + tile_offset(t, column));
-  }
+  leave_rows<T>(o, job.scale, tiles, out_at, job.o, job.o.at(place.batch, token, h),
+                size - (is<Mutant::tail_last_row_unwritten> && size < chunk));
 #endif
 }
 
 template <typename T, int key_dim, int value_dim>
 cudaError_t launch_one(const Context& context, const LogLinear& job) {
   const Layout& layout = context.layout;
-  const int64_t groups = layout.segments * layout.heads;
   using Sweep = SweepPlan<key_dim, value_dim>;
   using Read = ReadPlan<key_dim, value_dim>;
-  cudaError_t error = cudaFuncSetAttribute(sweep_groups<T, key_dim, value_dim>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, Sweep::bytes);
-  if (error == cudaSuccess)
-    error = cudaFuncSetAttribute(read_levels<T, key_dim, value_dim>,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize, Read::bytes(job.levels));
-  if (error != cudaSuccess) return error;
-  if (groups > 0) {
-    sweep_groups<T, key_dim, value_dim>
-        <<<grid_of(groups), Sweep::threads, Sweep::bytes, context.stream>>>(layout, job);
-    if ((error = cudaGetLastError()) != cudaSuccess) return error;
-  }
-  const int64_t heads = static_cast<int64_t>(layout.sequences) * layout.heads;
-  if (heads == 0) return cudaSuccess;
+  const int64_t segments = layout.segments * layout.heads,
+                heads = static_cast<int64_t>(layout.sequences) * layout.heads;
   const int blocks = key_dim * value_dim / 2 / 128;
-  sweep_heads<T>
-      <<<grid_of(heads * blocks), 128, 0, context.stream>>>(layout, job, key_dim, value_dim, blocks);
-  if ((error = cudaGetLastError()) != cudaSuccess) return error;
-  if (job.final.data) {
-    finish_state<<<grid_of(heads * job.final_levels), 256, 0, context.stream>>>(layout, job, key_dim,
-                                                                                value_dim);
-    if ((error = cudaGetLastError()) != cudaSuccess) return error;
-  }
-  if (groups == 0) return cudaSuccess;
-  read_levels<T, key_dim, value_dim><<<grid_of(groups * (layout.segment / chunk)), Read::threads,
-                                       Read::bytes(job.levels), context.stream>>>(layout, job);
-  return cudaGetLastError();
-}
-
-template <typename T>
-cudaError_t launch_dims(const Context& context, const LogLinear& job) {
-  if (job.key_dim == 64 && job.value_dim == 64) return launch_one<T, 64, 64>(context, job);
-#if !defined(ATTEST_CUDA_SMALL) || defined(ATTEST_CUDA_WIDE)
-  if (job.key_dim == 128 && job.value_dim == 128) return launch_one<T, 128, 128>(context, job);
-#endif
-  return cudaErrorInvalidValue;
+  Launches launches(context.stream);
+  launches.run(sweep_groups<T, key_dim, value_dim>, segments, Sweep::threads, Sweep::bytes, layout, job)
+      .run(sweep_heads<T>, heads * blocks, 128, 0, layout, job, key_dim, value_dim, blocks);
+  if (job.final.data)
+    launches.run(finish_state, heads * job.final_levels, 256, 0, layout, job, key_dim, value_dim);
+  return launches
+      .run(read_levels<T, key_dim, value_dim>, segments * (layout.segment / chunk), Read::threads,
+           Read::bytes(job.levels), layout, job)
+      .error;
 }
 
 }  // namespace
 
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type) {
-  const bool dims = job.key_dim == job.value_dim && (job.key_dim == 64 || job.key_dim == 128);
-  if (!context.hopper || !dims || job.levels > 40 || (job.final.data && job.final.type != Type::f32))
-    return false;
-#ifdef ATTEST_CUDA_SMALL
-  if (type != Type::bf16) return false;
-#ifndef ATTEST_CUDA_WIDE
-  if (job.key_dim != 64) return false;
-#endif
-#endif
-  if (type != Type::bf16 && type != Type::f16) return false;
-  return takes_whole_rows(job.q, type) && takes_whole_rows(job.k, type) && takes_whole_rows(job.v, type) &&
-         takes_whole_rows(job.o, type);
+  return context.hopper && job.key_dim == job.value_dim && built_for(type, job.key_dim) && job.levels <= 40 &&
+         (!job.final.data || job.final.type == Type::f32) &&
+         take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job) {
-#ifndef ATTEST_CUDA_SMALL
-  if (job.k.type == Type::f16) return launch_dims<__half>(context, job);
-#endif
-  return launch_dims<__nv_bfloat16>(context, job);
+  return with_type_and_dim(job.k.type, job.key_dim,
+                           [&]<typename T, int dim>() { return launch_one<T, dim, dim>(context, job); });
 }
 
 }  // namespace attest::cuda

@@ -1,8 +1,10 @@
 // Each operator as Lin passes over segments (common.cuh), or as a recurrence. Run twice: without a workspace it only
-// counts its bytes. Dimensions up to 128 that the matrix units do not take are widened by zeros to 64 or 128, which
-// changes no value, and narrowed again.
+// counts its bytes. On matrix units a Lin takes its keys and values 128 at a time: values fall apart, sums over keys are
+// added in fp32. Dimensions that the matrix units do not take are widened by zeros, which changes no value, and narrowed
+// again: to a multiple of 8, or to 64 or 128 for what is not made of Lins.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "gpu_checks/kernels/cuda/operators.hpp"
 
@@ -37,7 +39,7 @@ class Composer {
       case Op::log_linear_gated_delta:
         return delta_tuned_ || stepping_;
       default:
-        return tuned_ || stepping_;
+        return stepping_ || (tuned_ && !steps_when_widened());
     }
   }
 
@@ -93,14 +95,13 @@ class Composer {
     Lin lin;
     lin.x = call_.q, lin.y = call_.k, lin.z = call_.v, lin.o = call_.o;
     lin.key_dim = call_.key_dim, lin.value_dim = call_.value_dim;
-    Context context;
-    context.hopper = call_.hopper;
-    if (!wgmma_supports(context, lin)) return false;
+    if (!on_matrix_units(lin)) return false;
     if (call_.op != Op::hla2 && call_.op != Op::hla3) return true;
     lin.z = call_.k, lin.value_dim = call_.key_dim;
     lin.o.type = call_.type;
-    return wgmma_supports(context, lin);
+    return on_matrix_units(lin);
   }
+  bool on_matrix_units(const Lin& lin) const { return wgmma_supports(context_, piece_of(lin, 0, 0)); }
 
   void make_layout() {
     Layout& layout = context_.layout;
@@ -162,24 +163,112 @@ class Composer {
   }
   int with_column(int columns) const { return columns + (call_.normalize ? 1 : 0); }
 
-  void run(Lin job, const Moment& initial, const Moment& final, bool only_states = false) {
+  static constexpr int widest = 128;  // of a piece
+  // The piece of a Lin that begins with this column of the keys and this one of the values.
+  static Lin piece_of(const Lin& whole, int key, int value) {
+    Lin piece = whole;
+    const auto from = [](View& view, int column) {
+      if (view.data) view.data = static_cast<char*>(view.data) + int64_t{column} * bytes_of(view.type);
+    };
+    from(piece.x, key), from(piece.y, key), from(piece.z, value), from(piece.o, value);
+    piece.key_dim = std::min(widest, whole.key_dim - key);
+    piece.value_dim = std::min(widest, whole.value_dim - value);
+    piece.tile_keys = piece.key_dim <= 64 ? 64 : widest,
+    piece.tile_values = piece.value_dim <= 64 ? 64 : widest;
+    piece.take_sums = key > 0, piece.leave_sums = key + widest < whole.key_dim;
+    return piece;
+  }
+  static Moment piece_of(Moment moment, const Lin& whole, int key, int value) {
+    moment.rows = whole.key_dim, moment.columns = whole.value_dim;
+    if (moment.data)
+      moment.data =
+          static_cast<char*>(moment.data) +
+          (moment.transposed ? int64_t{value} * moment.rows + key : int64_t{key} * moment.columns + value) *
+              bytes_of(moment.type);
+    return moment;
+  }
+
+  struct Pass {
+    Lin job;
+    Moment initial, final;
+  };
+  bool states_needed(const Pass& pass) const {
+    return pass.final.data || pass.final.companion || context_.layout.bounds ||
+           context_.layout.per_sequence > 1;
+  }
+  void run(const Lin& job, const Moment& initial, const Moment& final, bool only_states = false) {
+    run({Pass{job, initial, final}}, only_states);
+  }
+  // Passes of one x, y and gate that read nothing of each other.
+  void run(std::vector<Pass> passes, bool only_states = false) {
+    for (Pass& pass : passes)
+      if (only_states) pass.job.x = View{};
+    if (tuned_ && on_matrix_units(passes.front().job)) return run_on_matrix_units(passes, only_states);
+    for (Pass& pass : passes) {
+      const int64_t slots = context_.layout.segments * context_.layout.heads;
+      const size_t before = used;
+      pass.job.states = take<float>(slots * pass.job.columns() * pass.job.key_dim);
+      pass.job.fade = take<float>(slots);
+      release(before);
+      if (counting()) continue;
+      if (states_needed(pass))
+        check(launch_generic_states(context_, pass.job, pass.initial), "states of segments");
+      check(launch_scan(context_, pass.job, pass.initial, pass.final, true), "scan of segments");
+      if (!only_states) check(launch_generic_rows(context_, pass.job), "rows");
+    }
+  }
+  // Pieces of values two by two; for each the pieces of keys one after the other.
+  void run_on_matrix_units(const std::vector<Pass>& passes, bool only_states) {
+    std::vector<std::pair<const Pass*, int>> pieces;  // a pass and its column
+    for (const Pass& pass : passes)
+      for (int value = 0; value < pass.job.value_dim; value += widest) pieces.emplace_back(&pass, value);
+    const auto tile = [&](size_t i) {
+      return piece_of(pieces[i].first->job, 0, pieces[i].second).tile_values;
+    };
+    for (size_t i = 0; i < pieces.size();) {
+      const size_t count = i + 1 < pieces.size() && tile(i) == tile(i + 1) ? 2 : 1;
+      run_pieces(pieces.data() + i, static_cast<int>(count), only_states);
+      i += count;
+    }
+  }
+  void run_pieces(const std::pair<const Pass*, int>* pieces, int count, bool only_states) {
     const Layout& layout = context_.layout;
     const int64_t slots = layout.segments * layout.heads;
+    const int key_dim = pieces[0].first->job.key_dim;
     const size_t before = used;
-    job.states = take<float>(slots * job.columns() * job.key_dim);
-    job.fade = take<float>(slots);
-    peak_ = std::max(peak_, used);
-    used = before;  // the next pass reuses them
+    float *states[2] = {}, *fades[2] = {};
+    float4* sums[2] = {};
+    for (int i = 0; i < count; ++i) {
+      const Lin first = piece_of(pieces[i].first->job, 0, pieces[i].second);
+      states[i] = take<float>(slots * first.tile_keys * first.tile_values);
+      fades[i] = take<float>(slots);
+      if (first.leave_sums) sums[i] = take<float4>(slots * (layout.segment / chunk) * 16 * first.tile_values);
+    }
+    release(before);
     if (counting()) return;
-    const bool final_wanted = final.data || final.companion;
-    if (only_states) job.x = View{};
-    const bool matrix = tuned_ && wgmma_supports(context_, job);
-    if (final_wanted || layout.bounds || layout.per_sequence > 1)
-      check(matrix ? launch_wgmma_states(context_, job) : launch_generic_states(context_, job, initial),
-            "states of segments");
-    check(launch_scan(context_, job, initial, final, !matrix), "scan of segments");
-    if (only_states) return;
-    check(matrix ? launch_wgmma_rows(context_, job) : launch_generic_rows(context_, job), "rows");
+    for (int key = 0; key < key_dim; key += widest) {
+      Lins lins;
+      lins.count = count;
+      bool needed = false;
+      for (int i = 0; i < count; ++i) {
+        const auto [pass, value] = pieces[i];
+        lins.lin[i] = piece_of(pass->job, key, value);
+        lins.lin[i].states = states[i], lins.lin[i].fade = fades[i], lins.lin[i].sums = sums[i];
+        needed = needed || states_needed(*pass);
+      }
+      if (needed) check(launch_wgmma_states(context_, lins), "states of segments");
+      for (int i = 0; i < count; ++i) {
+        const auto [pass, value] = pieces[i];
+        check(launch_scan(context_, lins.lin[i], piece_of(pass->initial, pass->job, key, value),
+                          piece_of(pass->final, pass->job, key, value), false),
+              "scan of segments");
+      }
+      if (!only_states) check(launch_wgmma_rows(context_, lins), "rows");
+    }
+  }
+  void release(size_t before) {  // the next pass takes it again
+    peak_ = std::max(peak_, used);
+    used = before;
   }
 
   // Where the last pass of a call writes: the output, or sums with their denominators.
@@ -325,8 +414,7 @@ class Composer {
     first.x_scale = second.x_scale = third.x_scale = call_.scale;
     with_extra(second, nullptr);
     with_extra(third, &r);
-    run(first, transposed(from[0]), transposed(to[0]));
-    run(second, from[1], to[1]);
+    run({Pass{first, transposed(from[0]), transposed(to[0])}, Pass{second, from[1], to[1]}});
     run(third, from[2], to[2]);
     finish(o);
   }
@@ -388,10 +476,16 @@ class Composer {
       job.initial[i] = call_.initial.moments[i], job.final[i] = call_.final.moments[i];
     return job;
   }
+  bool is_step() const {
+    return call_.tokens == 1 && !call_.bounds && !call_.normalize && call_.levels == 0 &&
+           call_.variant == Variant::masked;
+  }
   bool step_fits() const {
-    if (call_.tokens != 1 || call_.bounds || call_.normalize || call_.levels > 0) return false;
-    if (call_.variant != Variant::masked || call_.key_dim != call_.value_dim) return false;
-    return step_supports(step_job());
+    return is_step() && call_.key_dim == call_.value_dim && step_supports(step_job());
+  }
+  // A single token is better off as a step of a wider state than as a chunk.
+  bool steps_when_widened() const {
+    return is_step() && std::max(call_.key_dim, call_.value_dim) <= 128 && !step_fits();
   }
   Delta delta_job() const {
     Delta job;
@@ -580,9 +674,10 @@ class Widened {
 // The dimensions that the call would be widened to, the narrowest that have a tuned path; 0: none, or it has one.
 std::pair<int, int> widened_dimensions(const Call& call) {
   if (call.batch == 0 || call.tokens == 0 || call.heads == 0 || call.sequences == 0) return {0, 0};
-  if (call.key_dim > 128 || call.value_dim > 128 || Composer(call, nullptr).tuned()) return {0, 0};
-  for (const int key_dim : {64, 128})
-    for (const int value_dim : {64, 128})
+  if (Composer(call, nullptr).tuned()) return {0, 0};
+  const auto candidates = [](int dim) { return std::vector<int>{(dim + 7) / 8 * 8, 64, 128}; };
+  for (const int key_dim : candidates(call.key_dim))
+    for (const int value_dim : candidates(call.value_dim))
       if (key_dim >= call.key_dim && value_dim >= call.value_dim &&
           Composer(Widened(call, key_dim, value_dim, nullptr).call, nullptr).tuned())
         return {key_dim, value_dim};

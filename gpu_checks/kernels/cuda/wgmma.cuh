@@ -16,18 +16,22 @@ __device__ inline uint32_t shared_address(const void* p) {
 __device__ inline int tile_offset(int row, int column) {
   return column / 64 * subtile_bytes + row * 128 + ((column % 64 / 8) ^ (row & 7)) * 16 + column % 8 * 2;
 }
-__device__ inline uint64_t descriptor(uint32_t address, uint32_t leading_bytes) {
-  return static_cast<uint64_t>((address & 0x3ffff) >> 4) | static_cast<uint64_t>(leading_bytes >> 4) << 16 |
-         static_cast<uint64_t>(1024 >> 4) << 32 | uint64_t{1} << 62;
+// Addresses in shared memory have 18 bits; what is added to one is added where the descriptor holds it, 16 bytes a unit, so
+// that the steps of a product differ by a constant.
+__device__ inline uint64_t descriptor(uint32_t address, uint32_t leading_bytes, int more = 0) {
+  const uint32_t low = (address >> 4 | leading_bytes >> 4 << 16) + more / 16;
+  return uint64_t{1024 >> 4 | 1u << 30} << 32 | low;
 }
 // Rows from `row` on, columns [16 step, 16 step + 16): the columns are the inner dimension of the product.
 __device__ inline uint64_t along_columns(uint32_t tile, int row, int step) {
-  return descriptor(tile + step / 4 * subtile_bytes + row * 128 + step % 4 * 32, 16);
+  return descriptor(tile + row * 128, 16, step / 4 * subtile_bytes + step % 4 * 32);
 }
 // Columns from `column` on, rows [16 step, 16 step + 16): the rows are the inner dimension.
 __device__ inline uint64_t along_rows(uint32_t tile, int column, int step) {
-  return descriptor(tile + column / 64 * subtile_bytes + step * 2048, subtile_bytes);
+  return descriptor(tile + column / 64 * subtile_bytes, subtile_bytes, step * 2048);
 }
+// A number that a whole warp shares, as one: what is derived from it stays out of the threads' registers.
+__device__ inline int shared_by_warp(int number) { return __shfl_sync(~0u, number, 0); }
 
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -40,6 +44,15 @@ template <int n>
 __device__ inline void pin(float (&d)[n]) {
 #pragma unroll
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+// Keeps left operands in their registers until the products that read them are waited for: the compiler counts an operand
+// as read when its instruction is issued, the matrix unit reads it later (ptxas 13.0; seen as bits that change between runs).
+template <int n>
+__device__ inline void pin(uint32_t (&a)[n][4]) {
+#pragma unroll
+  for (int k = 0; k < n; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[k][i])::"memory");
 }
 // Ordinary stores to shared memory become visible to the matrix instructions (before the barrier).
 __device__ inline void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
