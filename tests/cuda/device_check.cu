@@ -657,7 +657,10 @@ void check_all(const char* glob, bool small) {
         if (!wanted(op, kind)) continue;
         const double decay = decays(op) ? 0.96875 : 1;
         std::vector<Shape> shapes = {{257, 2, 2, 2, 2, 64, 64}};
-        if (small) shapes.push_back({1100, 1, 1, 1, 1, 64, 64});  // blocks of eight chunks are joined
+        if (small) {
+          shapes.push_back({1100, 1, 1, 1, 1, 64, 64});   // blocks of eight chunks are joined
+          shapes.push_back({130, 2, 1, 1, 2, 136, 136});  // in pieces
+        }
         if (!small) {
           shapes.push_back({1000, 4, 2, 1, 4, 128, 128});
           for (const int64_t n : {0, 1, 2, 63, 64, 65, 127, 128}) shapes.push_back({n, 2, 2, 2, 2, 64, 64});

@@ -39,6 +39,7 @@ build_one() { # FOLDER NUMBER NAME UNIT
 judge_one() { # FOLDER PROGRAM LIBRARY KERNEL JUDGE
   local status=0 asked=(--battery --quick)
   if [[ "$5" == T=* ]]; then asked=(--whole --shape "$5"); fi
+  if [[ "$5" == late_path ]]; then asked=(--whole --input "$1/late_path.safetensors"); fi
   if [[ "$5" == racecheck ]]; then
     racecheck "$1" "$3" "$4" >"$1/$3.$4.$5.txt" 2>&1 || status=$?
   else
@@ -65,6 +66,7 @@ build() {
 
 judge() {
   local survived=0 count=0 number name family unit kernel wrong asked status killers
+  python3 tests/cuda/late_path.py "$1/late_path.safetensors"
   { table | awk -F'\t' '{print $2, $5, $7}'; table | awk -F'\t' '{print "none", $5, $7}' | sort -u; } |
     awk -v folder="$1" -v program="$2" '{print folder, program, $1, $2, $3}' | xargs -P "$jobs" -L 1 "$0" judge_one
   echo "| mutant | family | kernel | what is wrong | rejected by |"

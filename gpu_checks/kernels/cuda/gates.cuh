@@ -40,7 +40,7 @@ __device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base,
   constexpr int pieces = columns / 8, rows = threads / pieces;
   static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
   const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * 8;
-  if (column >= given) size = 0;
+  if (column >= given && !is<Mutant::columns_beyond>) size = 0;
   if (is<Mutant::index_token_16_bits>) token = static_cast<uint16_t>(token);
   const T* from = static_cast<const T*>(view.data) + base + (token + row) * view.token + column;
   const int64_t step = rows * view.token;

@@ -102,6 +102,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     copies_wait<P::stages - 4>();  // chunk c + 1
     publish_stores();
     __syncthreads();
+    walk.fetch(c + P::stages - 2);
     const uint32_t z_tile = walk.z_tile(c), y_tile = walk.y_tile(c);
     if constexpr (gated) {
       const float whole = gates.at(c).from_start[chunk - 1];
@@ -123,7 +124,6 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
         multiply<T, key_dim, 1, 1>(state, along_rows(z_tile, group * 64, k), along_rows(y_tile, 0, k), true);
     }
     products_commit();
-    walk.fetch(c + P::stages - 2);
     gates.make(c + 2);
     fade_ahead(c + 1);
     products_wait<0>();
@@ -139,8 +139,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
 #endif
 }
 
-// The scores run a chunk ahead of the state, so that their way through shared memory overlaps with its products. With gates
-// what the state gives to O has accumulators of its own, so that nothing waits for it before the other products begin.
+// The scores run a chunk ahead of the state, so that their way through shared memory overlaps with its products.
 template <typename T, int key_dim, int value_dim, bool gated>
 __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads, 1)
     lin_rows(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
@@ -158,7 +157,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   GateWalk<3> gates = walk.gates();
   gates.begin(2);
   for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
-  float state[key_dim / 2], w[scores / 2], from_state[32], o[32];
+  float state[key_dim / 2], w[scores / 2], o[32];
   load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim);
   auto w_at = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   auto start_scores = [&](int c) {
@@ -192,27 +191,30 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     copies_wait<0>();  // chunk c + 1
     publish_stores();  // and W of chunk c
     __syncthreads();
+    walk.fetch(c + P::stages - 1);
     uint32_t left[key_dim / 16][4], faded[chunk / 16][4];
     pack_left<T>(left, state);
     products_begin();
 #pragma unroll
-    for (int k = 0; k < key_dim / 16; ++k)
-      multiply<T, 64, 0>(gated ? from_state : o, left[k], along_columns(x_tile, 0, k), k > 0);
+    for (int k = 0; k < key_dim / 16; ++k) multiply<T, 64, 0>(o, left[k], along_columns(x_tile, 0, k), k > 0);
     products_commit();
     start_scores(c + 1);  // past the end: of nothing, and not used
-#pragma unroll
-    for (int k = 0; k < chunk / 16; ++k)
-      multiply<T, 64, 1, 0>(o, along_rows(z_tile, group * 64, k),
-                            along_columns(walk.tiles.start + w_at(c), 0, k), !gated || k > 0);
-    products_commit();
-    walk.fetch(c + P::stages - 1);
     if constexpr (gated) {
       if constexpr (W::fades_values) load_faded<T>(faded, z_tile, gates.at(c));
       const float whole = gates.at(c).from_start[chunk - 1];
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
+      products_wait<1>();
+      pin(o);
+      pin(left);
+      fade_from_start(o, gates.at(c));
       products_begin();
     }
+#pragma unroll
+    for (int k = 0; k < chunk / 16; ++k)
+      multiply<T, 64, 1, 0>(o, along_rows(z_tile, group * 64, k),
+                            along_columns(walk.tiles.start + w_at(c), 0, k), true);
+    products_commit();
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k) {
       if constexpr (W::fades_values)
@@ -225,18 +227,11 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     products_wait<2>();
     pin(w);
     pin(left);
-    if constexpr (gated) {
-      pin(from_state);
-      fade_from_start(from_state, gates.at(c));
-    }
     if (c + 1 < chunks) finish_scores(c + 1);
     products_wait<1>();
     pin(o);
-    if constexpr (gated)
-#pragma unroll
-      for (int i = 0; i < 32; ++i) o[i] += from_state[i];
     float4* const sums = lin.sums + (walk.slot * (layout.segment / chunk) + c) * 8 * P::threads + threadIdx.x;
-    if (lin.take_sums)
+    if (lin.take_sums && !is<Mutant::sums_not_added>)
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const float4 before = sums[i * P::threads];

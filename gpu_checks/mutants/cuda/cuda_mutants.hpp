@@ -53,6 +53,8 @@ enum class Mutant : int {
   second_row_half_unwritten = 39,
   delta_beta_missing = 40,
   state_slot_shared = 41,
+  sums_not_added = 42,
+  columns_beyond = 43,
 };
 
 template <Mutant mutant>
@@ -65,12 +67,13 @@ struct MutantInfo {
   const char* unit;    // the translation unit that is built with it
   const char* kernel;  // that is judged
   const char* wrong;
-  // Or, where the quick battery cannot see it: a shape of `attest check`, racecheck, or unseen, with the reason in `wrong`.
+  // Or, where the quick battery cannot see it: a shape of `attest check`, late_path (tests/cuda/late_path.py), racecheck, or
+  // unseen, with the reason in `wrong`.
   const char* judge = "battery";
 };
 
 // clang-format off
-constexpr std::array<MutantInfo, 40> mutants{{
+constexpr std::array<MutantInfo, 42> mutants{{
     {Mutant::tail_chunk_dropped, "tail_chunk_dropped", 1, "lin_wgmma", "cuda.hla2.masked.bf16", "T / C chunks: the partial last one is not run"},
     {Mutant::tail_decay_full_chunk, "tail_decay_full_chunk", 1, "lin_wgmma", "cuda.ahla.masked.bf16", "gates past the end decay the final state"},
     {Mutant::tail_dead_rows, "tail_dead_rows", 1, "delta_wgmma", "cuda.gated_delta.masked.bf16", "rows past the end are fetched like the others"},
@@ -79,7 +82,7 @@ constexpr std::array<MutantInfo, 40> mutants{{
     {Mutant::prefix_inclusive, "prefix_inclusive", 3, "lin_generic", "cuda.mamba2.masked.bf16", "a segment begins with its own state in place of those before it"},
     {Mutant::decay_power_low, "decay_power_low", 3, "operators", "cuda.hla2.masked.bf16", "the second pass decays by gamma, not gamma^2"},
     {Mutant::cross_dropped, "cross_dropped", 3, "recurrent", "cuda.hla2.masked.bf16", "G at the end of a call lacks S C"},
-    {Mutant::join_fades_swapped, "join_fades_swapped", 3, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the left block's state is decayed by its own gates, not the right one's (no input has 1024 tokens and gates that leave something of them)", "unseen"},
+    {Mutant::join_fades_swapped, "join_fades_swapped", 3, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the left block's state is decayed by its own gates, not the right one's", "late_path"},
     {Mutant::query_stands_still, "query_stands_still", 3, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the transition of the nearer blocks is left out"},
     {Mutant::state_transposed, "state_transposed", 4, "lin_generic", "cuda.ahla.masked.bf16", "the initial state is read transposed"},
     {Mutant::third_moment_not_restored, "third_moment_not_restored", 4, "operators", "cuda.hla2.masked.bf16", "S and C are restored, G is not"},
@@ -97,19 +100,21 @@ constexpr std::array<MutantInfo, 40> mutants{{
     {Mutant::group_modulo, "group_modulo", 7, "lin_wgmma", "cuda.ahla.masked.bf16", "head h reads h % group, not h / group"},
     {Mutant::extents_swapped, "extents_swapped", 7, "lin_generic", "cuda.linear.masked.fp32", "states are indexed with the extents of keys and values swapped"},
     {Mutant::tile_offset_missing, "tile_offset_missing", 7, "lin_wgmma", "cuda.linear.masked.bf16", "the second 64 columns are written over the first"},
-    {Mutant::index_token_16_bits, "index_token_16_bits", 8, "lin_wgmma", "cuda.linear.masked.bf16", "the number of a token in 16 bits (width finds no lattice of 65,665 tokens for linear in bf16)", "unseen"},
+    {Mutant::index_token_16_bits, "index_token_16_bits", 8, "lin_wgmma", "cuda.linear.masked.bf16", "the number of a token in 16 bits"},
     {Mutant::index_block_16_bits, "index_block_16_bits", 8, "lin_generic", "cuda.linear.masked.fp32", "the block of the grid in 16 bits"},
     {Mutant::state_bf16, "state_bf16", 9, "lin_wgmma", "cuda.linear.masked.bf16", "the state is rounded to bf16 after every chunk"},
     {Mutant::gate_sum_bf16, "gate_sum_bf16", 9, "lin_wgmma", "cuda.mamba2.masked.bf16", "sums of log-gates in bf16"},
-    {Mutant::gate_by_difference, "gate_by_difference", 9, "lin_wgmma", "cuda.mamba2.masked.fp16", "a sum of gates as the next one less its last term: a later token changes earlier bits"},
+    {Mutant::gate_by_difference, "gate_by_difference", 9, "lin_wgmma", "cuda.mamba2.masked.fp16", "a sum of gates as the next one less its last term: a later token changes earlier bits (causality lets the gates of a chunk do that, which a right kernel may take its anchor from)", "unseen"},
     {Mutant::inverse_corner_missing, "inverse_corner_missing", 9, "delta_wgmma", "cuda.delta.masked.bf16", "the triangular inverse lacks its last off-diagonal block"},
     {Mutant::warp_counted_twice, "warp_counted_twice", 10, "lin_generic", "cuda.linear.masked.fp32", "the partial sum of the first warp is added once for every further one"},
     {Mutant::segment_overlaps, "segment_overlaps", 10, "lin_generic", "cuda.mamba2.masked.fp32", "a segment's state takes the first token of the next as well"},
     {Mutant::output_barrier_missing, "output_barrier_missing", 10, "lin_wgmma", "cuda.linear.masked.bf16", "rows are read from shared memory before every warp has stored them", "racecheck"},
     {Mutant::last_columns_skipped, "last_columns_skipped", 11, "lin_wgmma", "cuda.linear.masked.bf16", "keys of 128 columns: the last 16 are left out of the scores", "T=128,d=128,dv=128,H=1"},
-    {Mutant::table_cached_by_pointer, "table_cached_by_pointer", 11, "operators", "cuda.mamba2.masked.bf16", "the table of segments is kept as long as cu_seqlens has the same address"},
+    {Mutant::table_cached_by_pointer, "table_cached_by_pointer", 11, "operators", "cuda.mamba2.masked.bf16", "the table of segments is kept as long as cu_seqlens has the same address (seen only where two packed calls of other boundaries happen to have it)", "unseen"},
     {Mutant::second_row_half_unwritten, "second_row_half_unwritten", 11, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the odd chunk of a pair is written only where it is whole"},
     {Mutant::state_slot_shared, "state_slot_shared", 10, "lin_wgmma", "cuda.mamba2.masked.bf16", "two blocks leave their states in one slot"},
+    {Mutant::sums_not_added, "sums_not_added", 11, "lin_wgmma", "cuda.linear.masked.bf16", "keys of more than 128 columns: only the last piece of them is in the rows", "T=128,d=256,dv=64,H=1"},
+    {Mutant::columns_beyond, "columns_beyond", 7, "lin_wgmma", "cuda.mamba2.masked.bf16", "columns past the dimension are fetched like the others: those of the next head"},
     {Mutant::delta_beta_missing, "delta_beta_missing", 3, "delta_wgmma", "cuda.gated_delta.masked.bf16", "beta is missing on the side of the values and keys"},
 }};
 // clang-format on
