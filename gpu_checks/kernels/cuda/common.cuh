@@ -11,7 +11,7 @@
 // Floor at T = 131072, H = 16, d = dv = 128, bf16, chunk 64, at 750 TFLOP/s and 4.3 TB/s. A product of a chunk is
 // 2 c^2 d or 2 c d^2 operations: lin 2+2, ahla 3+4, hla2 4+4, hla3 5+5 of them; tensors of 0.54 GB: q k v o.
 //   lin 206 GFLOP 0.27 ms; ahla 0.50; hla2 0.55; hla3 0.78; input and output 0.50 ms; chain: T/c chunks of a segment.
-// What this scheme does (tensors read or written, products): lin 6, 5; ahla 12, 11; hla2 10, 11; hla3 15, 15.
+// What this scheme does (tensors read or written, products): lin 6, 5; ahla 12, 11; hla2 10, 11; hla3 13, 15.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
