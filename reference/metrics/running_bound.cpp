@@ -48,7 +48,7 @@ class RunningArithmetic : public Arithmetic<Running> {
     return round_output_ ? round("output", units_.contract.output, units_.output, std::move(x)) : x;
   }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
-    WorkingScope scope({scale_ * units_.sum, underflow_ * units_.eta, Running::working().exp_units});
+    WorkingScope scope({scale_ * units_.sum, underflow_ * units_.eta, Running::working().exp_units, true});
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no error model: inverse=powers";
     return Arithmetic<Running>::inverse(label, n);
   }
@@ -98,8 +98,7 @@ class RunningArithmetic : public Arithmetic<Running> {
       const double size = std::abs(entry.value) + entry.error;
       if (!(size <= format.max_finite() / 2) && undecided.empty())
         undecided = fmt::format("range: {} reaches {:.3g} in {}", label, size, format.name);
-      if (unit == 0 || size == 0) continue;
-      entry.error += scale_ * unit * size + lost(unit, size, format);
+      entry.widen(scale_ * unit * size + lost(unit, size, format));
     }
     return x;
   }
@@ -142,21 +141,63 @@ Head<Running> running_head(const Head<double>& head, const Units& units, double 
   const auto changes = [&](double x) { return round_to(units.contract.accumulate, x) != x; };
   for (std::size_t t = 0; t < head.alpha.size(); ++t) {
     Running& alpha = result.alpha[t];
-    alpha.error = scale * alpha.value * single_gate_error(units, gates, static_cast<Index>(t));
+    alpha.widen(scale * alpha.value * single_gate_error(units, gates, static_cast<Index>(t)));
     // exp(-800) is small, not 0; exp(-inf) and a gate given as 0 are
     const bool tiny = alpha.value == 0 && gates.log_gate && std::isfinite(head.log_gate[t]);
-    if (tiny || changes(alpha.value)) alpha.error += underflow;
+    if (tiny || changes(alpha.value)) alpha.widen(underflow);
   }
   for (Running* x : {&result.decay, &result.ridge})
-    if (changes(x->value)) x->error = scale * units.step * std::abs(x->value) + underflow;
+    if (changes(x->value)) x->widen(scale * units.step * std::abs(x->value) + underflow);
   if (units.query > 0)
     for (Index i = 0; i < result.q.size(); ++i)
       if (Running& x = result.q.data()[i]; x.value != 0)
-        x.error = scale * units.query * std::abs(x.value) + (scale == 1 ? units.eta : 0);
+        x.widen(scale * units.query * std::abs(x.value) + (scale == 1 ? units.eta : 0));
   result.initial.position = head.initial.position;
   for (const auto& [name, moments] : head.initial.moments)
     for (const auto& moment : moments) result.initial.moments[name].push_back(exact(moment));
   return result;
+}
+
+// Sums of absolute terms with every gate and decay but 0 taken as 1: (tokens, value_dim).
+Matrix<double> ungated_sizes(const Operator& op, const Head<double>& head) {
+  const auto sizes = [](const Matrix<double>& x) {
+    Matrix<Magnitude> result(x.rows(), x.cols());
+    for (Index i = 0; i < x.size(); ++i) result.data()[i] = Magnitude(x.data()[i]);
+    return result;
+  };
+  Head<Magnitude> result{sizes(head.q),
+                         sizes(head.k),
+                         sizes(head.v),
+                         {},
+                         {},
+                         {},
+                         sizes(head.level_scales),
+                         Magnitude(head.decay == 0 ? 0 : 1),
+                         Magnitude(head.ridge),
+                         {}};
+  for (std::size_t t = 0; t < head.alpha.size(); ++t) {
+    const bool tiny = !head.log_gate.empty() && std::isfinite(head.log_gate[t]);
+    result.alpha.emplace_back(head.alpha[t] == 0 && !tiny ? 0 : 1);
+  }
+  result.initial.position = head.initial.position;
+  for (const auto& [name, moments] : head.initial.moments)
+    for (const auto& moment : moments) result.initial.moments[name].push_back(sizes(moment));
+  const Evaluator<Magnitude>& evaluator = op;
+  const Solution<Magnitude> solution = evaluator.evaluate(result, {Form::stream});
+  Matrix<double> o(solution.o.rows(), solution.o.cols());
+  for (Index i = 0; i < o.size(); ++i) o.data()[i] = solution.o.data()[i].value();
+  return o;
+}
+
+// A form of sums over all tokens may make the weight of a pair first, exp(g_t - g_s) or gamma^(t - s), which underflows
+// where the product of the operands one after another does not; up to three weights a term. Delta rules make none.
+void add_underflow_of_weights(const Operator& op, const Head<double>& head, const Units& units,
+                              Matrix<double>& error) {
+  const Declaration& d = op.declaration();
+  if (d.beta || (head.alpha.empty() && head.decay == 1)) return;
+  const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
+  const Matrix<double> sizes = ungated_sizes(op, head);
+  for (Index i = 0; i < error.size(); ++i) error.data()[i] += 4 * eta * sizes.data()[i];
 }
 
 struct RunningResult {
@@ -166,15 +207,16 @@ struct RunningResult {
 
 RunningResult run(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
                   bool round_output, double scale) {
-  const double exponential =
-      2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / units.step + 1;
-  WorkingScope scope({scale * units.step, scale == 1 ? units.eta : 0, exponential});
+  const double u = std::max(units.step, units.sum);
+  const double exponential = 2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / u + 1;
+  WorkingScope scope({scale * u, scale == 1 ? units.eta : 0, exponential, true});
   RunningArithmetic arithmetic(units, head, round_output, scale);
   const Evaluator<Running>& evaluator = op;
   const Solution<Running> solution = evaluator.evaluate(running_head(head, units, scale), how, arithmetic);
   RunningResult result{zeros<double>(solution.o.rows(), solution.o.cols()), arithmetic.undecided};
+  for (Index i = 0; i < solution.o.size(); ++i) result.error.data()[i] = solution.o.data()[i].error;
+  if (how.form == Form::direct && scale == 1) add_underflow_of_weights(op, head, units, result.error);
   for (Index i = 0; i < solution.o.size(); ++i) {
-    result.error.data()[i] = solution.o.data()[i].error;
     if (!std::isfinite(result.error.data()[i]) && result.undecided.empty())
       result.undecided = "the running error has no finite bound";
   }

@@ -1,6 +1,6 @@
 // The bound that needs no knowledge of an operator: its form evaluated over the scalar Running, with the
-// roundings of the contract. Valid everywhere, second order included; loose where errors cancel (delta rules,
-// inner Lins).
+// roundings of the contract. Sums are those of any order and tree of additions, but that of a state over time, which is
+// the form. Valid everywhere, second order included; loose where errors cancel (delta rules, inner Lins).
 #pragma once
 #include "reference/forms/operator.hpp"
 #include "reference/operators/common/error_units.hpp"

@@ -4,6 +4,9 @@
 //   e_x + e_x e_y
 // Exact where working arithmetic is: adding 0, multiplying by 0 or +-1. The value itself is computed in
 // double. Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3.
+// With Working::any_order a sum remembers its terms x_1 .. x_n until it is multiplied, stored (widen) or read into one that
+// is: e = sum of e_i + gamma_(n-1) sum of (|x_i| + e_i), the bound of every order and tree of additions (section 4.2), for
+// n = 2 that of the one addition.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -19,19 +22,24 @@ class Running {
   explicit Running(double constant) : value(constant) {}
   Running(double v, double e) : value(v), error(e) {}
 
-  // Unit roundoff and smallest subnormal of the working precision, and the error of its exponential in units
-  // of u.
+  // Unit roundoff and smallest subnormal of the working precision, the error of its exponential in units of u, and whether
+  // sums may be made in any order.
   struct Working {
     double u = 0, eta = 0, exp_units = 0;
+    bool any_order = false;
   };
   static Working& working() {
     thread_local Working current;
     return current;
   }
 
+  // Stored: one number from now on, with so much more error.
+  void widen(double more) { *this = Running(value, error + more); }
+
   friend Running operator+(const Running& a, const Running& b) {
     if (a.is(0)) return b;
     if (b.is(0)) return a;
+    if (working().any_order) return any_order(a, b);
     return sum(a.value + b.value, a.error + b.error);
   }
   friend Running operator-(const Running& a, const Running& b) { return a + -b; }
@@ -51,7 +59,11 @@ class Running {
     result.error += working().eta;
     return result;
   }
-  Running operator-() const { return {-value, error}; }
+  Running operator-() const {
+    Running result = *this;
+    result.value = -value;
+    return result;
+  }
   Running& operator+=(const Running& other) { return *this = *this + other; }
   Running& operator-=(const Running& other) { return *this = *this - other; }
   Running& operator*=(const Running& other) { return *this = *this * other; }
@@ -66,10 +78,30 @@ class Running {
   }
 
  private:
+  // The terms of a sum of two or more; of one number it is that number.
+  struct Terms {
+    double error = 0, size = 0;  // sums of e_i, of |x_i| + e_i
+    double count = 0;            // 0: one number
+  };
+  Terms terms() const { return terms_.count > 0 ? terms_ : Terms{error, std::abs(value) + error, 1}; }
   bool is(double constant) const { return value == constant && error == 0; }
   static Running sum(double value, double before) {
     return {value, before + working().u * (std::abs(value) + before)};
   }
+  static Running any_order(const Running& a, const Running& b) {
+    const Terms x = a.terms(), y = b.terms();
+    const Terms all{x.error + y.error, x.size + y.size, x.count + y.count};
+    Running result = sum(a.value + b.value, all.error);
+    if (all.count > 2) {
+      const double rounding = (all.count - 1) * working().u;
+      result.error = rounding < 0.5 ? all.error + rounding / (1 - rounding) * all.size
+                                    : std::numeric_limits<double>::infinity();
+    }
+    result.terms_ = all;
+    return result;
+  }
+
+  Terms terms_;
 };
 
 // Holds the working precision of Running while it lives.

@@ -242,5 +242,67 @@ TEST(CraftedCases, DoNotFailACorrectKernel) {
   }
 }
 
+// o_t = sum over s of exp(g_{s+1} + ... + g_t) (q_t k_s) v_s in fp32, s ascending or descending, one head, one column.
+Kernel plain_sums(const std::string& op, bool ascending, double fault = 0) {
+  Kernel kernel;
+  kernel.name = "plain." + op, kernel.op = op, kernel.variant = "masked", kernel.form = "direct";
+  kernel.contract = parse_contract("input=fp32 output=fp32");
+  kernel.run = [=](const Problem& p) {
+    const auto at = [&](const char* name, Index t) {
+      const Tensor* tensor = p.field(name);
+      return tensor ? tensor->data[static_cast<std::size_t>(t)] : 0;
+    };
+    const auto in_fp32 = [](double x) { return round_to(fp32, x); };
+    Tensor o{{1, p.tokens, 1, 1}, {}};
+    for (Index t = 0; t < p.tokens; ++t) {
+      double sum = 0;
+      for (Index i = 0; i <= t; ++i) {
+        const Index s = ascending ? i : t - i;
+        double gates = 0;
+        for (Index r = s + 1; r <= t; ++r) gates = in_fp32(gates + at("g", r));
+        const double score = in_fp32(in_fp32(std::exp(gates)) * in_fp32(at("q", t) * at("k", s)));
+        sum = in_fp32(sum + in_fp32(score * at("v", s)));
+      }
+      o.data.push_back(in_fp32(sum * (1 + fault)));
+    }
+    return KernelResult{KernelStatus::ok, "", {{"o", o}}, 0};
+  };
+  return kernel;
+}
+
+Verdict verdict_on(const Kernel& kernel, const Crafted& c) {
+  Case line;
+  line.op = kernel.op, line.variant = kernel.variant, line.input = "crafted";
+  return check_one(kernel, line, problem_of(c, operator_named(kernel.op, kernel.variant).declaration()))
+      .verdict;
+}
+
+// "Direct" says that all terms are summed, not in which order: the first token, of by far the largest term, takes part in
+// one addition or in three.
+TEST(CraftedCases, OfDirectFormsPassInEveryOrderOfSummation) {
+  const Crafted c{"order",
+                  "",
+                  4,
+                  1,
+                  1,
+                  {{"q", {0, 0, 0, 0x1.88ab76p+11}},
+                   {"k", {-0x1.55d1a8p+9, 0x1.58p+9, 1, -1}},
+                   {"v", {0x1.274p+12, 1, -0x1.4979d6p+9, 0x1.2p+5}}}};
+  for (const bool ascending : {true, false}) {
+    EXPECT_EQ(verdict_on(plain_sums("linear", ascending), c), Verdict::pass) << ascending;
+    EXPECT_EQ(verdict_on(plain_sums("linear", ascending, 1e-5), c), Verdict::fail) << ascending;
+  }
+}
+
+// A weight of exp(-95) is subnormal where q k v is not.
+TEST(CraftedCases, OfDirectFormsPassWhereAWeightUnderflowsBeforeItMeetsTheQuery) {
+  Crafted c{"weight", "", 20, 1, 1, {}};
+  for (const char* name : {"q", "k", "v", "g"}) c.fields[name] = Rows(20, 0.0);
+  c.fields["k"][0] = c.fields["v"][0] = 1, c.fields["q"][19] = 0x1.77cp+11;
+  std::fill(c.fields["g"].begin() + 1, c.fields["g"].end(), -5.0);
+  EXPECT_EQ(verdict_on(plain_sums("mamba2", true), c), Verdict::pass);
+  EXPECT_EQ(verdict_on(plain_sums("mamba2", true, 0.1), c), Verdict::fail);
+}
+
 }  // namespace
 }  // namespace attest
