@@ -1,6 +1,7 @@
 // repetition: sequences of calls A, B, A, A', and inputs looked at again afterwards.
 // Law: a call depends on its inputs alone: A again gives the same bits (where the kernel is declared deterministic;
-// lattice inputs otherwise), the same buffers with new data give the new answer, inputs are not written to.
+// lattice inputs otherwise), the same buffers with new data give the new answer, inputs are not written to. A call that
+// asks for o without the final states is as right as one that asks for them.
 // Must kill: stale and cached results (families 11, 13), races (10).
 // Source: KERNEL_BUGS, families 10, 11 and 13.
 #include <cstring>
@@ -68,6 +69,14 @@ void new_data(const BatteryContext& context, Case shape, Random& random, Finding
   judge_call(context, problem, false, findings);
 }
 
+void without_states(const BatteryContext& context, Case shape, Random& random, Findings& findings) {
+  shape.seed = random.bits() >> 1;
+  findings.input("o without the final states, " + short_text(fitted(context, shape)));
+  Problem problem = drawn(context, shape);
+  problem.wants_states = false;
+  judge_call(context, problem, false, findings);
+}
+
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
   Random random(context.seed, "repetition");
@@ -76,6 +85,8 @@ CheckOutcome run(const BatteryContext& context) {
   for (Index round = 0; round < context.many(1, 5); ++round) {
     if (context.has("deterministic")) rerun(context, shape, random, findings);
     new_data(context, shape, random, findings);
+    if (context.has("final_state") && !context.declaration().moments.empty())
+      without_states(context, shape, random, findings);
   }
   return findings.outcome();
 }

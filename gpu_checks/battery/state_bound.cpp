@@ -39,7 +39,7 @@ class StateArithmetic : public Arithmetic<Running> {
   }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no bound: inverse=powers";
-    const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units});
+    const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units, true});
     return Arithmetic<Running>::inverse(label, n);
   }
   Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
@@ -65,8 +65,8 @@ class StateArithmetic : public Arithmetic<Running> {
       if (!(size <= format.max_finite() / 2))
         undecided = "range: a state or an operand may overflow its format";
       if (entry.error == 0 && round_to(format, entry.value) == entry.value) continue;
-      if (entry.error == 0) entry.error = units_.step * size;  // a scaled q, rounded once before
-      entry.error += format.unit_roundoff() * size + format.smallest_subnormal();
+      if (entry.error == 0) entry.widen(units_.step * size);  // a scaled q, rounded once before
+      entry.widen(format.unit_roundoff() * size + format.smallest_subnormal());
     }
     return x;
   }
@@ -104,12 +104,12 @@ Head<Running> running(const Head<double>& head, const Units& units) {
   const double query = Units(units.contract, true).query;
   for (Index i = 0; i < head.q.size(); ++i)
     if (const double x = head.q.data()[i]; round_to(units.contract.input, x) != x)
-      result.q.data()[i].error = query * std::abs(x) + units.eta;
+      result.q.data()[i].widen(query * std::abs(x) + units.eta);
   const Gates<double> gates{&head.alpha, head.log_gate.empty() ? nullptr : &head.log_gate, 1, 1};
   const double eta = std::max(units.eta, units.contract.gate_sum.smallest_subnormal());
   const auto convert = [&](Running& x, double relative) {
     if (relative > 0 || round_to(units.contract.accumulate, x.value) != x.value)
-      x.error = std::max(relative, units.step) * std::abs(x.value) + eta;
+      x.widen(std::max(relative, units.step) * std::abs(x.value) + eta);
   };
   for (std::size_t t = 0; t < head.alpha.size(); ++t)
     convert(result.alpha[t], single_gate_error(units, gates, static_cast<Index>(t)));
@@ -139,8 +139,9 @@ double largest(const Matrix<double>& x) {
 StateBound bound_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
                          const Contract& contract) {
   const Units units(contract);
+  const double u = std::max(units.step, units.sum);
   const WorkingScope scope(
-      {units.step, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / units.step + 1});
+      {u, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / u + 1, true});
   StateArithmetic arithmetic(units, head);
   const Evaluator<Running>& evaluator = op;
   const Solution<Running> solution = evaluator.evaluate(running(head, units), how, arithmetic);

@@ -30,6 +30,7 @@ std::map<std::string, std::vector<Index>> output_shapes(const Problem& problem,
                                                         const Declaration& declaration) {
   std::map<std::string, std::vector<Index>> shapes;
   shapes["o"] = {problem.batch, problem.tokens, problem.heads, problem.value_dim};
+  if (!problem.wants_states) return shapes;
   for (const Moment& moment : declaration.moments) {
     std::vector<Index> shape{problem.sequences(), problem.heads};
     if (declaration.level_scales) shape.push_back(final_levels(problem, declaration));

@@ -228,7 +228,8 @@ std::vector<bool> divide_out(const Problem& problem, Matrix<S>& o) {
   return undefined;
 }
 
-// The tensors that an operator gives for a problem and their shapes: o, final_state.X (without position).
+// The tensors that an operator gives for a problem and their shapes: o, and where they are wanted final_state.X (without
+// position).
 std::map<std::string, std::vector<Index>> output_shapes(const Problem& problem,
                                                         const Declaration& declaration);
 
@@ -243,6 +244,7 @@ void visit_outputs(const Problem& problem, const Declaration& declaration, const
             ((slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head) * problem.value_dim +
                 c,
             solution.o(t, c));
+  if (!problem.wants_states) return;
   const Index block = slot.sequence * problem.heads + slot.head;
   for (const Moment& moment : declaration.moments) {
     const auto found = solution.final.moments.find(moment.name);

@@ -35,6 +35,7 @@ struct Problem {
   Options options;
   Index batch = 0, tokens = 0, heads = 0, key_dim = 0, value_dim = 0, levels = 0;
   std::vector<Index> cu_seqlens;     // empty: not packed
+  bool wants_states = true;          // whether a kernel is asked for the final states
   std::vector<std::string> ignored;  // fields given that this operator does not take
 
   const Tensor* field(const std::string& name) const {

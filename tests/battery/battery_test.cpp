@@ -387,6 +387,18 @@ TEST(Gradient, RaisesNoFalseAlarmWithAnotherSeed) {
   }
 }
 
+// Inference asks for o alone.
+TEST(Repetition, FailsAKernelThatIsRightOnlyWhereTheFinalStatesAreWanted) {
+  const Kernel& right = kernel_named("cpu.mamba2.chunk16.fp32");
+  EXPECT_EQ(outcome_of(right, "repetition").verdict, Verdict::pass);
+  const Kernel wrong = changed(right, [](const Problem& problem, Tensors& outputs) {
+    if (!problem.wants_states) outputs.at("o").data.back() /= 2;
+  });
+  const CheckOutcome outcome = outcome_of(wrong, "repetition");
+  EXPECT_EQ(outcome.verdict, Verdict::fail);
+  EXPECT_THAT(outcome.reason, HasSubstr("o without the final states"));
+}
+
 // Kernels of the one head dimension that they were tuned for are asked as much as the others.
 TEST(Battery, DrawsWhatTheLimitsOfAKernelAdmit) {
   Kernel tuned = kernel_named("cpu.gated_delta.chunk16.fp32");
