@@ -155,7 +155,8 @@ class Recurrent {
 
   // Walks every output's row back through the transitions and adds up what it meets.
   ErrorModel finish() {
-    ErrorSum sum(units, n, columns);
+    const RowSet rows = form.row_set();
+    ErrorSum sum(units, rows.count(), columns);
     const auto by_position = [this](std::vector<Event>& events) {
       std::vector<std::vector<const Event*>> at(static_cast<std::size_t>(n) + 1);
       for (const Event& event : events) at[static_cast<std::size_t>(event.at)].push_back(&event);
@@ -172,17 +173,17 @@ class Recurrent {
         add(Norm::absolute, *event, y, absolute);
         add(Norm::square, *event, y, square);
       }
-      const Index rows = n - at + 1;
-      y.bottomRows(rows) =
-          Array(delta ? Array(y.bottomRows(rows) * phis[static_cast<std::size_t>(at - 1)])
-                      : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(rows)));
+      const Index later = n - at + 1;
+      y.bottomRows(later) =
+          Array(delta ? Array(y.bottomRows(later) * phis[static_cast<std::size_t>(at - 1)])
+                      : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(later)));
     }
     for (const Event* event : arithmetic_at[0]) add(Norm::absolute, *event, y, plain);
     for (const Cover& cover : covers)
       for (const Block& block : cover) sum.range("S", units.contract.state, block.state);
     partial_ranges(sum);
-    sum.rounded("S", units.carry, absolute, square);
-    sum.arithmetic(plain);
+    sum.rounded("S", units.carry, rows.pick(absolute), rows.pick(square));
+    sum.arithmetic(rows.pick(plain));
     return finish_output(form, sum, o);
   }
 
