@@ -92,7 +92,7 @@ std::vector<std::string> parse_devices(const std::string& list) {
 }
 
 std::vector<std::string> on_device(std::vector<std::string> command, const std::string& device) {
-  if (!device.empty()) command.insert(command.begin(), {"env", "CUDA_VISIBLE_DEVICES=" + device});
+  if (!device.empty()) command.insert(command.begin(), visible_devices_setting + device);
   return command;
 }
 

@@ -13,7 +13,9 @@ std::vector<std::string> visible_devices();
 // "0,1" as the entries of CUDA_VISIBLE_DEVICES. BadInput: an empty one, one twice, or other characters than a device's name has.
 std::vector<std::string> parse_devices(const std::string& list);
 
-// The command with that device as the only one visible; as it is where `device` is empty.
+// The command of a Child with that device as the only one visible; as it is where `device` is empty. Its supervisor reads the
+// setting, so that the program is started as itself.
+inline constexpr const char* visible_devices_setting = "CUDA_VISIBLE_DEVICES=";
 std::vector<std::string> on_device(std::vector<std::string> command, const std::string& device);
 
 // The lowest number that no other running thread has, from the first call of this thread to its end.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "gpu_checks/check.hpp"
+#include "reference/forms/load_problem.hpp"
 
 namespace attest {
 namespace {
