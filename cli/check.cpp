@@ -668,9 +668,12 @@ std::optional<int> run_battery_modes(const Arguments& arguments) {
   return check_battery(battery, describe_run(arguments.seed), program_version());
 }
 
-// Aligned blocks that are taken from the heap leave holes that glibc 2.36 fills with nothing else: 150 kB a case, without
-// end. Blocks of this size and more are mapped and given back.
-void keep_memory_flat() { mallopt(M_MMAP_THRESHOLD, 32 << 10); }
+// Blocks of this size and more are mapped and given back, smaller ones, such as the states of a head with d = dv = 128 over
+// and over in a bound, kept for the next.
+void keep_memory_flat() {
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
+}
 
 int run_check(const Arguments& arguments) {
   keep_memory_flat();
