@@ -222,10 +222,10 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
     for (; next < found.size() && found[next]; ++next) print(*found[next], kernels.size() == 1);
   };
   print_known();
-  // A kernel behind another door is one worker: it is asked one thing at a time.
+  // A kernel behind another door is one worker on each device: it is asked one thing at a time.
   const bool registered =
       std::all_of(kernels.begin(), kernels.end(), [](const Kernel* k) { return k->source.empty(); });
-  const int threads = registered ? threads_of(arguments.threads) : 1;
+  const int threads = registered ? threads_of(arguments.threads) : arguments.workers;
   const int threads_each = open.size() == 1 ? threads : 1;
   const auto checks = static_cast<std::size_t>(std::ranges::count_if(
       battery_checks(), [&](const BatteryCheck& check) { return is_asked_for(check, arguments.check); }));

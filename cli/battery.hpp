@@ -17,6 +17,7 @@ struct BatteryArguments {
   int threads = 0;
   bool resume = false;
   std::optional<Shard> shard = {};
+  int workers = 1;  // of a door
 };
 
 // What --resume continues, below --output's folder while a run is in progress (reports/record_journal.hpp).

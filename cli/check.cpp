@@ -43,7 +43,7 @@ struct Arguments {
   std::vector<std::string> inputs, cases, shapes;
   std::optional<std::uint64_t> seed;
   bool unit_keys = false, whole = false;
-  int threads = 0;
+  int threads = 0, workers = 1;
   std::string check;
   bool battery = false, quick = false, full = false, mutants = false, resume = false;
   std::optional<Shard> shard;
@@ -661,15 +661,19 @@ std::optional<int> run_battery_modes(const Arguments& arguments) {
                                  arguments.full ? Effort::full : Effort::quick,
                                  arguments.threads,
                                  arguments.resume,
-                                 arguments.shard};
+                                 arguments.shard,
+                                 arguments.workers};
   require_seed(arguments.shard, arguments.seed);
   if (arguments.mutants) return check_mutants(battery, program_version());
   return check_battery(battery, describe_run(arguments.seed), program_version());
 }
 
-// Aligned blocks that are taken from the heap leave holes that glibc 2.36 fills with nothing else: 150 kB a case, without
-// end. Blocks of this size and more are mapped and given back.
-void keep_memory_flat() { mallopt(M_MMAP_THRESHOLD, 32 << 10); }
+// Blocks of this size and more are mapped and given back, smaller ones, such as the states of a head with d = dv = 128 over
+// and over in a bound, kept for the next.
+void keep_memory_flat() {
+  mallopt(M_MMAP_THRESHOLD, 4 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
+}
 
 int run_check(const Arguments& arguments) {
   keep_memory_flat();
@@ -708,6 +712,7 @@ void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "judge kernels against the oracle; writes records and a page");
   auto arguments = std::make_shared<Arguments>();
   const auto doors = add_door_options(*command);
+  add_devices(*command, doors);
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names, such as cpu.hla2.*; all by default");
   command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
@@ -761,6 +766,7 @@ void add_check(CLI::App& app, int& exit_code) {
       "--output /tmp/report");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);
+    arguments->workers = std::max(1, static_cast<int>(doors->devices.size()));
     exit_code = run_check(*arguments);
   });
 }

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
+#include "gpu_checks/adapters/devices.hpp"
+
 namespace attest {
 
 std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
@@ -25,6 +29,23 @@ std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
   command.add_flag("--strided", doors->strided,
                    "hand tensors with gaps between their rows to plug-ins that declare strides");
   return doors;
+}
+
+void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors) {
+  command
+      .add_option_function<std::string>(
+          "--devices",
+          [doors](const std::string& list) {
+            doors->devices = parse_devices(list);
+            setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);  // before CUDA is started: the oracle's too
+          },
+          "CUDA devices to use, such as 0,1: one worker of a plug-in or process on each, and kernels spread "
+          "over "
+          "them; all visible ones by default")
+      ->type_name("LIST");
+  command.preparse_callback([doors](std::size_t) {
+    if (const auto visible = visible_devices(); visible.size() > 1) doors->devices = visible;
+  });
 }
 
 void open_kernels(const DoorOptions& options) {

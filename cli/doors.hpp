@@ -12,4 +12,7 @@ namespace attest {
 std::shared_ptr<DoorOptions> add_door_options(CLI::App& command);
 void open_kernels(const DoorOptions& options);
 
+// Adds --devices: the GPUs of the workers and of the oracle, all that are visible by default.
+void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors);
+
 }  // namespace attest

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <list>
 #include <mutex>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "cli/ranks.hpp"
+#include "gpu_checks/adapters/devices.hpp"
 #include "reference/tensor/bad_input.hpp"
 
 namespace attest {
@@ -60,32 +60,6 @@ std::string host() {
   int length = 0;
   MPI_Get_processor_name(name, &length);
   return {name, static_cast<std::size_t>(length)};
-}
-
-// Devices that this machine, or this container, shows.
-int gpus_here() {
-  int count = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at("/dev", error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    count += name.size() > 6 && name.starts_with("nvidia") &&
-             std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
-  }
-  return count;
-}
-
-std::vector<std::string> visible_gpus() {
-  std::vector<std::string> names;
-  if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    std::string rest = set;
-    while (!rest.empty()) {
-      const std::size_t comma = std::min(rest.find(','), rest.size());
-      names.push_back(rest.substr(0, comma)), rest.erase(0, comma + 1);
-    }
-    return names;
-  }
-  for (int i = 0; i < gpus_here(); ++i) names.push_back(std::to_string(i));
-  return names;
 }
 
 // The tasks of one hand_out, and who does which.
@@ -197,7 +171,7 @@ void Ranks::take_own_gpu() const {
   int local = 0;
   MPI_Comm_rank(machine, &local);
   MPI_Comm_free(&machine);
-  const std::vector<std::string> gpus = visible_gpus();
+  const std::vector<std::string> gpus = visible_devices();
   if (gpus.empty()) return;
   setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(local) % gpus.size()].c_str(), 1);
 }

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "gpu_checks/adapters/doors.hpp"
+#include "gpu_checks/judged_rows.hpp"
 #include "gpu_checks/kernels/cpu/cpu_kernels.hpp"
 #include "gpu_checks/oracle/gpu_oracle.hpp"
 #include "gpu_checks/oracle/oracle_cache.hpp"
@@ -31,52 +32,83 @@ constexpr double largest_radius_over_bound = power_of_two(-10);  // as judge() a
 
 std::int64_t since(Clock::time_point start) { return std::chrono::nanoseconds(Clock::now() - start).count(); }
 
-// Rows of all slots under one another: the row of a slot's token, and back.
+// The judged rows of all slots under one another: the row of a slot's token, and back.
 class Rows {
  public:
-  explicit Rows(const Problem& problem) : problem_(problem), slots_(slots(problem)) {
-    for (const Slot& slot : slots_) {
+  // `choose`: the tokens of a slot of that length, ascending; none: all.
+  using Choose = std::function<std::optional<std::vector<Index>>(std::size_t slot, Index length)>;
+  Rows(const Problem& problem, const Choose& choose) : problem_(problem), slots_(slots(problem)) {
+    for (std::size_t s = 0; s < slots_.size(); ++s) {
+      const Index length = slots_[s].last - slots_[s].first;
+      chosen_.push_back(choose(s, length));
       first_.push_back(total_);
-      total_ += slot.last - slot.first;
+      total_ += count(s);
     }
+  }
+  Index count(std::size_t slot) const {
+    return chosen_[slot] ? static_cast<Index>(chosen_[slot]->size()) : slots_[slot].last - slots_[slot].first;
+  }
+  const std::vector<Index>* chosen(std::size_t slot) const {
+    return chosen_[slot] ? &*chosen_[slot] : nullptr;
+  }
+  bool all() const {
+    return std::none_of(chosen_.begin(), chosen_.end(), [](const auto& c) { return c.has_value(); });
   }
   Index total() const { return total_; }
   const std::vector<Slot>& list() const { return slots_; }
   Index first(std::size_t slot) const { return first_[slot]; }
   const Slot& slot_of(Index row) const { return slots_[slot_index(row)]; }
-  Index position_of(Index row) const { return row - first_[slot_index(row)]; }
+  Index position_of(Index row) const {
+    const std::size_t slot = slot_index(row);
+    return token(slot, row - first_[slot]);
+  }
 
   // A tensor [B, T, H, dv] of at least these tokens as rows of all slots.
   Matrix<double> gather(const std::vector<double>& data, Index tokens) const {
     Matrix<double> rows(total_, problem_.value_dim);
     for (std::size_t s = 0; s < slots_.size(); ++s)
-      for (Index t = slots_[s].first; t < slots_[s].last; ++t)
+      for (Index i = 0; i < count(s); ++i) {
+        const Index t = slots_[s].first + token(s, i);
         for (Index c = 0; c < rows.cols(); ++c)
-          rows(first_[s] + t - slots_[s].first, c) = data[static_cast<std::size_t>(
+          rows(first_[s] + i, c) = data[static_cast<std::size_t>(
               ((slots_[s].batch * tokens + t) * problem_.heads + slots_[s].head) * rows.cols() + c)];
+      }
     return rows;
   }
 
  private:
+  Index token(std::size_t slot, Index i) const {
+    return chosen_[slot] ? (*chosen_[slot])[static_cast<std::size_t>(i)] : i;
+  }
   std::size_t slot_index(Index row) const {
     return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), row) - first_.begin()) - 1;
   }
   const Problem& problem_;
   std::vector<Slot> slots_;
+  std::vector<std::optional<std::vector<Index>>> chosen_;
   std::vector<Index> first_;
   Index total_ = 0;
 };
 
-ErrorModel model_of(const Kernel& kernel, const Operator& op, const Problem& problem, const Rows& rows) {
+Normaliser normaliser_of(const Operator& op, const Problem& problem) {
+  const bool scaled = problem.options.scale.value_or(op.declaration().unit_scale ? 1 : 0) != 1;
+  return {problem.options.normalize, nearest_double(problem.options.epsilon), scaled};
+}
+
+ErrorModel model_of(const Operator& op, const Evaluation& form, const Contract& contract,
+                    const Problem& problem, const Rows& rows, int threads) {
   const Index columns = problem.value_dim;
   ErrorModel all;
   all.deterministic = all.accumulation = all.variance = zeros<double>(rows.total(), columns);
-  const bool scaled = problem.options.scale.value_or(op.declaration().unit_scale ? 1 : 0) != 1;
-  const Normaliser normaliser{problem.options.normalize, nearest_double(problem.options.epsilon), scaled};
-  for (std::size_t s = 0; s < rows.list().size(); ++s) {
-    if (rows.list()[s].last == rows.list()[s].first) continue;
+  std::mutex guard;
+  std::vector<std::string> undecided(rows.list().size());
+  for_each_parallel(static_cast<Index>(rows.list().size()), threads, [&](Index slot) {
+    const auto s = static_cast<std::size_t>(slot);
+    if (rows.list()[s].last == rows.list()[s].first) return;
     const Head<double> head = head_of<double>(problem, op.declaration(), rows.list()[s]);
-    const ErrorModel one = error_model(op, head, kernel.how, kernel.contract, normaliser);
+    const ErrorModel one = error_model(op, head, form, contract, normaliser_of(op, problem), rows.chosen(s));
+    if (one.undecided) undecided[s] = one.reason;
+    const std::lock_guard lock(guard);
     all.deterministic.set_rows(rows.first(s), one.deterministic);
     all.accumulation.set_rows(rows.first(s), one.accumulation);
     all.variance.set_rows(rows.first(s), one.variance);
@@ -85,9 +117,34 @@ ErrorModel model_of(const Kernel& kernel, const Operator& op, const Problem& pro
       target.set_rows(rows.first(s), share);
     }
     all.stages = std::max(all.stages, one.stages);
-    if (one.undecided && !all.undecided) all.undecided = true, all.reason = one.reason;
-  }
+    all.undecided = all.undecided || one.undecided;
+  });
+  for (const std::string& reason : undecided)
+    if (all.reason.empty()) all.reason = reason;
   return all;
+}
+
+constexpr Index longest_plain = 4096;
+
+std::string judged_in_words(const Rows& rows) {
+  Index judged = 0, all = 0;
+  for (std::size_t s = 0; s < rows.list().size(); ++s)
+    judged += rows.count(s), all += rows.list()[s].last - rows.list()[s].first;
+  return std::to_string(judged) + " of " + std::to_string(all) +
+         " rows judged by the bound (ends, edges of chunks, powers of two, the rest drawn from equal parts), "
+         "all for being finite";
+}
+
+// The number of values that are not finite although the exact ones are, over all rows.
+Index not_finite_among_all(const std::vector<double>& got, const std::vector<double>& exact,
+                           const Problem& problem, Index exact_tokens) {
+  const Index width = problem.heads * problem.value_dim;
+  Index count = 0;
+  for (Index b = 0; b < problem.batch; ++b)
+    for (Index i = 0; i < problem.tokens * width; ++i)
+      count += !std::isfinite(got[static_cast<std::size_t>(b * problem.tokens * width + i)]) &&
+               std::isfinite(exact[static_cast<std::size_t>(b * exact_tokens * width + i)]);
+  return count;
 }
 
 // The mean over the elements of each stage's part of their bound.
@@ -107,12 +164,13 @@ std::map<std::string, double> mean_shares(const ErrorModel& model) {
 
 Quantiles quantiles_of(std::vector<double> values) {
   if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
     const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size())));
-    return values[std::max<std::size_t>(rank, 1) - 1];
+    const auto place = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1)) - 1;
+    std::nth_element(values.begin(), place, values.end());
+    return *place;
   };
-  return {at(0.5), at(0.99), values.back()};
+  return {at(0.5), at(0.99), at(1)};
 }
 
 // Errors in units in the last place, as judge() counts them: for cases that have no bound.
@@ -134,7 +192,7 @@ std::optional<double> relative_norm(const Matrix<double>& got, const Expected& e
   std::optional<double> worst;
   for (std::size_t s = 0; s < rows.list().size(); ++s) {
     const Index first = rows.first(s) * got.cols();
-    const Index last = first + (rows.list()[s].last - rows.list()[s].first) * got.cols();
+    const Index last = first + rows.count(s) * got.cols();
     std::vector<double> errors, values;
     for (Index i = first; i < last; ++i) {
       const double high = expected.high.data()[i];
@@ -280,6 +338,8 @@ class SharedOracle {
     return *sharp_;
   }
 
+  int threads() const { return threads_; }
+
   const Problem problem;  // rounded, all tokens
 
  private:
@@ -310,6 +370,79 @@ Truth truth_of(const KeptOracle& oracle, const Rows& rows, Index tokens) {
   const OracleTensor& o = oracle.result.tensors.at("o");
   return {{rows.gather(o.value, tokens), rows.gather(o.low, tokens), rows.gather(o.radius, tokens)},
           rows.gather(o.magnitude, tokens)};
+}
+
+// The truth of a long delta rule, which intervals enclose at a precision that grows with T: the chunk form in double. Its
+// radius is the bound that the error model gives a kernel of that precision, four times, since the model is evaluated in
+// double itself; the first rows are compared with interval arithmetic.
+constexpr Index double_delta_tokens = 1024, compared_with_intervals = 32;
+
+struct DoubleTruth {
+  Truth truth;
+  std::vector<double> values;  // of all rows, [B, T, H, dv]
+};
+
+Contract double_contract() {
+  Contract c;
+  c.input = c.product = c.intermediate = c.state = c.accumulate = c.gate_sum = c.output = fp64;
+  c.exp_ulp = 2;
+  return c;
+}
+
+void compare_with_intervals(const Operator& op, const Problem& problem, const Slot& slot,
+                            const Evaluation& form, const std::vector<double>& values) {
+  Slot first = slot;
+  first.last = std::min(slot.last, slot.first + compared_with_intervals);
+  const ErrorModel model = error_model(op, head_of<double>(problem, op.declaration(), first), form,
+                                       double_contract(), normaliser_of(op, problem));
+  const PrecisionScope precision(first_bits);
+  Solution<Interval> exact = static_cast<const Evaluator<Interval>&>(op).evaluate(
+      head_of<Interval>(problem, op.declaration(), first), form);
+  divide_out(problem, exact.o);
+  for (Index t = 0; t < exact.o.rows(); ++t)
+    for (Index c = 0; c < problem.value_dim; ++c) {
+      const Index row = (slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head;
+      const Enclosure at = enclosure_of(exact.o(t, c));
+      const double value = values[static_cast<std::size_t>(row * problem.value_dim + c)];
+      const double room = 4 * model.deterministic(t, c) + at.radius;
+      if (!(std::abs((value - at.high) - at.low) <= room))
+        throw std::runtime_error("double and interval arithmetic contradict each other at token " +
+                                 std::to_string(slot.first + t) + " of head " + std::to_string(slot.head) +
+                                 " of " + op.declaration().name);
+    }
+}
+
+std::optional<DoubleTruth> truth_in_double(const Operator& op, const Problem& problem, const Rows& rows,
+                                           int threads) {
+  if (!op.declaration().beta || problem.tokens < double_delta_tokens || problem.options.normalize)
+    return std::nullopt;
+  if (std::any_of(problem.fields.begin(), problem.fields.end(), [](const auto& field) {
+        const auto& data = field.second.data;
+        return std::any_of(data.begin(), data.end(), [](double x) { return std::isnan(x) || x == INFINITY; });
+      }))
+    return std::nullopt;
+  const Evaluation form{Form::chunk, 64, 0};
+  const ErrorModel model = model_of(op, form, double_contract(), problem, rows, threads);
+  if (model.undecided) return std::nullopt;
+  DoubleTruth found;
+  found.values.resize(static_cast<std::size_t>(problem.batch * problem.tokens * problem.heads) *
+                      static_cast<std::size_t>(problem.value_dim));
+  for_each_parallel(static_cast<Index>(rows.list().size()), threads, [&](Index s) {
+    const Slot& slot = rows.list()[static_cast<std::size_t>(s)];
+    const Solution<double> solution = static_cast<const Evaluator<double>&>(op).evaluate(
+        head_of<double>(problem, op.declaration(), slot), form);
+    for (Index t = 0; t < solution.o.rows(); ++t)
+      for (Index c = 0; c < problem.value_dim; ++c) {
+        const Index row = (slot.batch * problem.tokens + slot.first + t) * problem.heads + slot.head;
+        found.values[static_cast<std::size_t>(row * problem.value_dim + c)] = solution.o(t, c);
+      }
+    compare_with_intervals(op, problem, slot, form, found.values);
+  });
+  found.truth.expected.high = rows.gather(found.values, problem.tokens);
+  found.truth.expected.low = zeros<double>(rows.total(), problem.value_dim);
+  found.truth.expected.radius = model.deterministic;
+  for (Index i = 0; i < model.deterministic.size(); ++i) found.truth.expected.radius.data()[i] *= 4;
+  return found;
 }
 
 // "; 37 of them are NaN, the first o[0,3,1,2]": what is not finite where the exact value is.
@@ -345,6 +478,7 @@ const Matrix<double>& plain_output(const Kernel& kernel, const Operator& op, con
                                    const Rows& rows, PlainCache& plain) {
   Matrix<double>& o = plain.outputs[{std::string(kernel.contract.input.name), problem.tokens}];
   if (o.size() > 0) return o;
+  if (!rows.all() || problem.tokens > longest_plain) return o;
   if (const auto evaluation = plain_kernel(op, problem, kernel.contract))
     if (const KernelResult result = evaluation->run(problem); result.status == KernelStatus::ok)
       o = rows.gather(result.outputs.at("o").data, problem.tokens);
@@ -373,24 +507,42 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   if (o.shape != shape || element_count(shape) != static_cast<Index>(o.data.size()))
     return finish(Verdict::fail, "the output o has another shape than [B, T, H, dv] of the inputs");
 
-  const Rows rows(problem);
+  const Rows rows(problem, [&](std::size_t slot, Index length) {
+    return judged_rows(op.declaration(), {length, problem.key_dim, problem.value_dim}, kernel.how, input.seed,
+                       slot);
+  });
+  result.judged = rows.all() ? std::nullopt : std::optional(rows.total());
   const Matrix<double> got = rows.gather(o.data, tokens);
-  const ErrorModel model = model_of(kernel, op, problem, rows);
+  const ErrorModel model = model_of(op, kernel.how, kernel.contract, problem, rows, oracle.threads());
   if (got.size() == 0) return finish(Verdict::not_run, "no tokens, nothing to compare");
   const Judging how{independent(input, kernel.contract), got.size()};
   Truth truth;
+  const std::vector<double>* judged_by = nullptr;
+  Index judged_tokens = tokens;
   const auto judge_by = [&](const KeptOracle& (SharedOracle::*which)()) {
     result.total_ns += since(start);  // the oracle's time is counted apart
     const KeptOracle& kept = (oracle.*which)();
     start = Clock::now();
     result.oracle_method = kept.result.method, result.oracle_bits = kept.result.bits;
     result.oracle_ns += kept.nanoseconds;
+    judged_by = &kept.result.tensors.at("o").value, judged_tokens = oracle.problem.tokens;
     truth = truth_of(kept, rows, oracle.problem.tokens);
     result.judgement = judge(got, truth.expected, model, kernel.contract, how);
   };
-  judge_by(&SharedOracle::quick);
-  if (result.judgement.radius_over_bound > largest_radius_over_bound && &oracle.sharp() != &oracle.quick())
-    judge_by(&SharedOracle::sharp);
+  const auto start_of_truth = Clock::now();
+  std::optional<DoubleTruth> by_double;
+  if (!model.undecided) by_double = truth_in_double(op, problem, rows, oracle.threads());
+  if (by_double) {
+    result.oracle_method = "double, radius by the error model", result.oracle_bits = 53;
+    result.oracle_ns += since(start_of_truth);
+    truth = by_double->truth, judged_by = &by_double->values;
+    result.judgement = judge(got, truth.expected, model, kernel.contract, how);
+  }
+  if (!by_double || result.judgement.radius_over_bound > largest_radius_over_bound) {
+    judge_by(by_double ? &SharedOracle::sharp : &SharedOracle::quick);
+    if (result.judgement.radius_over_bound > largest_radius_over_bound && &oracle.sharp() != &oracle.quick())
+      judge_by(&SharedOracle::sharp);
+  }
   result.bounded = !model.undecided;
   result.norm = relative_norm(got, truth.expected, rows);
   if (result.bounded)
@@ -403,6 +555,15 @@ Checked judge_kernel(const Kernel& kernel, const Operator& op, const Case& input
   if (const Matrix<double>& plainly = plain_output(kernel, op, problem, rows, plain); plainly.size() > 0) {
     result.plain = judge(plainly, truth.expected, model, kernel.contract, how).grade;
     if (!result.bounded) result.plain->ulp = ulps_of(plainly, truth.expected, kernel.contract.output);
+  }
+  if (!rows.all()) {
+    const Index rest = not_finite_among_all(o.data, *judged_by, problem, judged_tokens);
+    if (rest > 0 && result.judgement.verdict != Verdict::fail) {
+      result.judgement.verdict = Verdict::fail;
+      result.judgement.reason = std::to_string(rest) + " values are not finite where the exact ones are";
+    }
+    if (!result.judgement.reason.empty()) result.judgement.reason += "; ";
+    result.judgement.reason += judged_in_words(rows);
   }
   const bool raw = result.judgement.verdict == Verdict::undecided && long_keys(problem, op.declaration());
   std::string reason = result.judgement.reason;

@@ -43,7 +43,8 @@ struct Checked {
   Verdict verdict = Verdict::not_run;
   std::string reason;
   Judgement judgement;
-  bool bounded = false;  // by the error model: else only the errors in ulps and norm are known
+  std::optional<Index> judged;  // rows compared with their bound, of all heads; none: all
+  bool bounded = false;         // by the error model: else only the errors in ulps and norm are known
   std::optional<double>
       norm;  // relative l2 error of o, of the worst sequence and head; none: nothing finite there
   std::vector<PositionError> positions;

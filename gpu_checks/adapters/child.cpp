@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "gpu_checks/adapters/devices.hpp"
 #include "reference/tensor/bad_input.hpp"
 
 extern char** environ;
@@ -133,11 +134,15 @@ struct Told {
 void tell(const Told& told) { send(lifeline_number, &told, sizeof told, MSG_NOSIGNAL); }
 
 // Between attest and a child: waits for the child's end, or for attest's, and leaves nothing behind.
-int supervise(const char* folder, const std::vector<std::string>& command) {
+// A device before the program is the only one that the child sees (devices.hpp).
+int supervise(const char* folder, std::vector<std::string> command) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
   fcntl(lifeline_number, F_SETFD, FD_CLOEXEC);
   if (*folder) setenv("ATTEST_FOLDER", folder, 1);
+  for (; command.size() > 1 && command[0].starts_with(visible_devices_setting);
+       command.erase(command.begin()))
+    setenv("CUDA_VISIBLE_DEVICES", command[0].c_str() + std::strlen(visible_devices_setting), 1);
   const pid_t child = spawn(command, std::array{0, 1, 2, 3});
   for (int number = 0; number <= control_number; ++number) close(number);
   tell({Told::started, child});

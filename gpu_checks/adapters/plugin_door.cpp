@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "gpu_checks/adapters/child.hpp"
+#include "gpu_checks/adapters/devices.hpp"
 #include "gpu_checks/adapters/doors.hpp"
 #include "gpu_checks/adapters/reply.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
@@ -53,15 +54,16 @@ class MemoryFile {
 
 class Plugin {
  public:
-  Plugin(std::filesystem::path path, const DoorOptions& options)
-      : path_(std::move(path)), options_(options) {}
+  Plugin(std::filesystem::path path, const DoorOptions& options, std::string device)
+      : path_(std::move(path)), options_(options), device_(std::move(device)) {}
 
   // The announcement, of a new worker. BadInput where there is none.
   Json start() {
     const double patience = std::max(options_.seconds, 60.0);
-    worker_.emplace(std::vector<std::string>{worker_program().string(), "worker", "plugin",
-                                             std::filesystem::absolute(path_).string()},
-                    "");
+    worker_.emplace(
+        on_device({worker_program().string(), "worker", "plugin", std::filesystem::absolute(path_).string()},
+                  device_),
+        "");
     const auto refuse = [&](const std::string& why) {
       const std::string printed = worker_->printed();
       worker_.reset();
@@ -153,6 +155,7 @@ class Plugin {
 
   const std::filesystem::path path_;
   const DoorOptions options_;
+  const std::string device_;
   Json announcement_;
   std::optional<Child> worker_;
   std::mutex guard_;
@@ -165,22 +168,26 @@ std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOpti
   if (const auto colon = path.rfind(':');
       colon != std::string::npos && path.find('/', colon) == std::string::npos)
     glob = path.substr(colon + 1), path.resize(colon);
-  const auto plugin = std::make_shared<Plugin>(path, options);
+  // Shared by the kernels. The first worker is started here, the others when a thread first calls them.
+  const auto plugins = std::make_shared<DoorOfEachDevice<Plugin>>(
+      options.devices,
+      [&](const std::string& device) { return std::make_shared<Plugin>(path, options, device); });
+  const std::string place = plugins->first().place();
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    throw BadInput(plugin->place() + ": no such file, expected a shared library");
-  Json announced = plugin->start();
+    throw BadInput(place + ": no such file, expected a shared library");
+  const Json announced = plugins->first().start();
   std::vector<Kernel> kernels;
   const std::string digest = sha256_of_file(path);
-  for (auto& [kernel, index, on_cuda] : read_announcement(announced, plugin->place(), glob)) {
+  for (auto& [kernel, index, on_cuda] : read_announcement(announced, place, glob)) {
     kernel.door = "plugin", kernel.sha256 = digest;
     kernel.source = "--plugin " + shell_word(path);
-    kernel.run = [plugin, of = kernel, at = index](const Problem& problem) {
-      return plugin->run(of, at, problem);
+    kernel.run = [plugins, of = kernel, at = index](const Problem& problem) {
+      return plugins->of_this_thread().run(of, at, problem);
     };
     kernels.push_back(std::move(kernel));
   }
-  plugin->announced(std::move(announced));
+  for (const auto& plugin : plugins->all()) plugin->announced(announced);
   return kernels;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "gpu_checks/adapters/child.hpp"
+#include "gpu_checks/adapters/devices.hpp"
 #include "gpu_checks/adapters/doors.hpp"
 #include "gpu_checks/adapters/reply.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -61,8 +62,8 @@ std::string for_shell(const std::string& command) {
 
 class Process {
  public:
-  Process(std::string command, const DoorOptions& options)
-      : command_(std::move(command)), options_(options) {}
+  Process(std::string command, const DoorOptions& options, std::string device)
+      : command_(std::move(command)), options_(options), device_(std::move(device)) {}
 
   std::string place() const { return "--process " + in_quotes(command_); }
   void announced(Json json) { announcement_ = std::move(json); }
@@ -72,7 +73,7 @@ class Process {
     const double patience = std::max(options_.seconds, 60.0);
     const Deadline deadline = in_seconds(patience);
     folder_ = make_folder();
-    child_.emplace(std::vector<std::string>{"/bin/sh", "-c", for_shell(command_)}, folder_);
+    child_.emplace(on_device({"/bin/sh", "-c", for_shell(command_)}, device_), folder_);
     try {
       child_->write_line(Json{{"attest", 1}, {"hello", true}}.dump(), deadline);
       return read_hello(receive(deadline, patience, "announced nothing"));
@@ -168,6 +169,7 @@ class Process {
 
   const std::string command_;
   const DoorOptions options_;
+  const std::string device_;
   Json announcement_;
   std::filesystem::path folder_;
   std::optional<Child> child_;
@@ -178,17 +180,23 @@ class Process {
 }  // namespace
 
 std::vector<Kernel> open_process(const std::string& command, const DoorOptions& options) {
-  const auto process = std::make_shared<Process>(command, options);
-  Json announced = process->start();
-  const std::string sha256 = announced_sha256(announced, process->place());
+  // Shared by the kernels. The first is started here, the others when a thread first calls them.
+  const auto processes = std::make_shared<DoorOfEachDevice<Process>>(
+      options.devices,
+      [&](const std::string& device) { return std::make_shared<Process>(command, options, device); });
+  const std::string place = processes->first().place();
+  const Json announced = processes->first().start();
+  const std::string sha256 = announced_sha256(announced, place);
   std::vector<Kernel> kernels;
-  for (auto& [kernel, index, on_cuda] : read_announcement(announced, process->place(), "")) {
+  for (auto& [kernel, index, on_cuda] : read_announcement(announced, place, "")) {
     kernel.door = "process", kernel.sha256 = sha256;
     kernel.source = "--process " + shell_word(command);
-    kernel.run = [process, of = kernel](const Problem& problem) { return process->run(of, problem); };
+    kernel.run = [processes, of = kernel](const Problem& problem) {
+      return processes->of_this_thread().run(of, problem);
+    };
     kernels.push_back(std::move(kernel));
   }
-  process->announced(std::move(announced));
+  for (const auto& process : processes->all()) process->announced(announced);
   return kernels;
 }
 

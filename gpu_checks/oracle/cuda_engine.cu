@@ -1,6 +1,7 @@
 // Moves the tables of a masked sum to the device and back, and states the error of the result (radius.md).
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <vector>
 
 #include "gpu_checks/oracle/gpu_oracle.hpp"
@@ -111,6 +112,7 @@ class CudaEngine : public CertifiedEngine {
   bool masked_linear(const CertifiedOperand& q, const CertifiedOperand& k, const CertifiedOperand& v,
                      Index tokens, const CertifiedWeights& w, Index first_row,
                      CertifiedTable& output) const override {
+    if (!use_a_device()) return forget();
     const Index last_row = first_row + output.rows;
     const Weights weights(w, tokens);
     const DeviceTable dq(q, last_row), dk(k, last_row), dv(v, last_row);
@@ -148,6 +150,14 @@ class CudaEngine : public CertifiedEngine {
   }
 
  private:
+  // Threads take turns at the devices.
+  static bool use_a_device() {
+    static std::atomic<int> threads = 0;
+    thread_local const int mine = threads++;
+    int devices = 0;
+    return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 &&
+           cudaSetDevice(mine % devices) == cudaSuccess;
+  }
   static bool forget() {
     cudaGetLastError();
     return false;

@@ -24,22 +24,21 @@ double sum_error(Index depth, Index tiles) {
 
 Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-struct alignas(64) CacheLine {
-  double values[8];
-};
-
 // Rows start on cache lines, an odd multiple of two lines apart, so that a column of packs spreads over the
 // cache.
 struct Block {
-  std::vector<CacheLine> storage;
+  static constexpr std::size_t line = 64 / sizeof(double);
+  std::vector<double>
+      storage;  // from the first cache line of it on: aligned allocations leave holes in glibc's heap
   Index size = 0, stride = 0;
 
   Block(Index rows, Index columns) : stride(round_up(columns, 2 * kTileAlign) + kTileAlign) {
     size = rows * stride;
-    storage.resize(static_cast<std::size_t>(3 * size / 8));
+    storage.resize(static_cast<std::size_t>(3 * size) + line - 1);
   }
   Tile tile() {
-    double* start = storage.data()->values;
+    const auto at = reinterpret_cast<std::uintptr_t>(storage.data()) / sizeof(double);
+    double* start = storage.data() + (line - at % line) % line;
     return {start, start + size, start + 2 * size, stride};
   }
   ConstTile view(bool pair) {

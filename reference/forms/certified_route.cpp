@@ -72,7 +72,7 @@ void use_certified_engine(const CertifiedEngine* engine, Index least_tokens) {
 }
 
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
-                                            const Slot& slot) {
+                                            const Slot& slot, int threads) {
   const Sum sum = sum_of(declaration);
   const bool stateful = std::ranges::any_of(
       problem.fields, [](const auto& field) { return field.first.starts_with("initial_state."); });
@@ -104,6 +104,7 @@ std::optional<CertifiedRows> certified_rows(const Declaration& declaration, cons
   }
   if (declaration.decay) input.weights.decay = decay_of(problem, slot);
   CertifiedOptions options;
+  options.threads = threads;
   if (input.tokens >= engine_tokens) options.engine = engine_in_use;
   CertifiedRows rows = sum(input, options);
   rows.by_engine = options.engine != nullptr;

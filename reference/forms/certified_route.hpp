@@ -11,7 +11,7 @@ namespace attest {
 // o of one slot before the division, with a column for the normaliser where one is taken. Nothing when the operator,
 // an option or a state is beyond it, or when some radius exceeds 2^-60 of its magnitude.
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
-                                            const Slot& slot);
+                                            const Slot& slot, int threads = 1);
 
 // The engine that certified_rows() tries first on problems of at least `least_tokens` tokens; null: none. For the whole
 // process, set once before work starts; it must outlive it.

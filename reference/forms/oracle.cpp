@@ -90,6 +90,7 @@ class Oracle {
 
   OracleResult evaluate() {
     const std::vector<Slot> list = slots_of_rows(problem_, request_.rows);
+    threads_each_ = std::max(1, request_.threads / std::max(1, static_cast<int>(list.size())));
     std::vector<int> bits(list.size(), 0);
     for_each_parallel(static_cast<Index>(list.size()), request_.threads, [&](Index i) {
       bits[static_cast<std::size_t>(i)] = evaluate_slot(list[static_cast<std::size_t>(i)]);
@@ -148,10 +149,31 @@ class Oracle {
   }
   // The method, 0 when there is none for this problem.
   int solve_certified(const Slot& slot) {
-    const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot);
+    const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot, threads_each_);
     if (!rows) return 0;
     const PrecisionScope precision(first_bits);
     if (rows->by_engine) check_engine(slot, *rows);
+    if (problem_.options.normalize)
+      store_quotients(slot, *rows);
+    else
+      store_rows(slot, *rows);
+    if (disturbed_) mark_reached(slot);
+    return rows->by_engine ? engine_bits : double_double_bits;
+  }
+  // As they are: high is the double next to high + low.
+  void store_rows(const Slot& slot, const CertifiedRows& rows) {
+    Solution<double> places{Matrix<double>(rows.rows, rows.columns), {}};
+    for (Index i = 0; i < places.o.size(); ++i) places.o.data()[i] = static_cast<double>(i);
+    OracleTensor& tensor = result_.tensors.at("o");
+    visit(slot, places, [&](const std::string& name, Index flat, double place) {
+      const auto from = static_cast<std::size_t>(place), to = static_cast<std::size_t>(flat);
+      tensor.value[to] = rows.high[from], tensor.low[to] = rows.low[from];
+      tensor.radius[to] = rows.radius[from];
+      if (request_.magnitude) put_magnitude(name, flat, rows.magnitude[from]);
+    });
+  }
+  void store_quotients(const Slot& slot, const CertifiedRows& table) {
+    const CertifiedRows* const rows = &table;
     Solution<Interval> solution{zeros<Interval>(rows->rows, rows->columns), {}};
     Matrix<Magnitude> terms(rows->rows, rows->columns);
     for (Index i = 0; i < terms.size(); ++i) {
@@ -162,8 +184,6 @@ class Oracle {
     std::vector<double> denominators;
     take<Interval>(slot, std::move(solution), denominators);
     if (request_.magnitude) store_terms(slot, {std::move(terms), {}}, denominators);
-    if (disturbed_) mark_reached(slot);
-    return rows->by_engine ? engine_bits : double_double_bits;
   }
   // Another machine is believed after its first rows agree with interval arithmetic.
   void check_engine(const Slot& slot, const CertifiedRows& rows) const {
@@ -272,6 +292,7 @@ class Oracle {
   const Problem finite_, reach_;
   const Problem& problem_;
   const Index levels_;
+  int threads_each_ = 1;  // of a slot
   OracleResult result_;
 };
 

@@ -154,6 +154,16 @@ void add(ErrorModel& model, const Matrix<double>& remainder) {
   }
 }
 
+Matrix<double> chosen(const Matrix<double>& rows, const RowSet& wanted) {
+  return wanted.all() ? rows : to_matrix(wanted.pick(to_array(rows)));
+}
+
+ErrorModel of_rows(ErrorModel model, const RowSet& wanted) {
+  for (Matrix<double>* part : {&model.deterministic, &model.accumulation, &model.variance})
+    *part = chosen(*part, wanted);
+  return model;
+}
+
 double coarsest_unit(const Contract& c) {
   return std::max({c.product.unit_roundoff(), c.intermediate.unit_roundoff(), c.state.unit_roundoff(),
                    c.output.unit_roundoff()});
@@ -162,18 +172,21 @@ double coarsest_unit(const Contract& c) {
 }  // namespace
 
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                             const Contract& contract, bool rounds_output, bool scaled) {
+                             const Contract& contract, bool rounds_output, bool scaled,
+                             const std::vector<Index>* rows) {
   const bool finite = is_finite(head);
+  const RowSet wanted(head.tokens(), rows);
   if (!finite || head.tokens() == 0) {
     ErrorModel model;
-    model.deterministic = model.accumulation = model.variance = zeros<double>(head.tokens(), head.v.cols());
+    model.deterministic = model.accumulation = model.variance = zeros<double>(wanted.count(), head.v.cols());
     model.undecided = !finite, model.reason = finite ? "" : "no error model: an input is not finite";
     return model;
   }
   const Units units(contract, scaled && is_inexact(head.q, contract));
-  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output};
+  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output, rows};
   std::optional<ErrorModel> sharp = sharp_model(form, how.form);
-  ErrorModel model = sharp ? *sharp : running_error_model(op, head, how, units, rounds_output);
+  ErrorModel model =
+      sharp ? *std::move(sharp) : of_rows(running_error_model(op, head, how, units, rounds_output), wanted);
   check_partial_sums(op.declaration(), head, contract, model);
   if (scaled) check_range("scaled q", contract.product, largest(head.q), model);
   for (const auto& [name, field] : {std::pair("q", &head.q), {"k", &head.k}, {"v", &head.v}})
@@ -185,21 +198,24 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
 namespace {
 
 ErrorModel model_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
-                         const Contract& contract, const Normaliser& normaliser) {
-  ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled);
+                         const Contract& contract, const Normaliser& normaliser,
+                         const std::vector<Index>* rows) {
+  const RowSet wanted(head.tokens(), rows);
+  ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled, rows);
   const Units units(contract, normaliser.scaled && is_inexact(head.q, contract));
   if (model.sharp && !model.undecided) {
     const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
-    add(model, remainder_bound(op, form, how));
+    add(model, chosen(remainder_bound(op, form, how), wanted));
   }
   if (!normaliser.divide) return model;
   if (head.tokens() == 0 || !is_finite(head)) {
     model.deterministic = model.accumulation = model.variance =
-        zeros<double>(head.tokens(), head.v.cols() - 1);
+        zeros<double>(wanted.count(), head.v.cols() - 1);
     return model;
   }
   const Evaluator<double>& evaluator = op;
-  return Ratio(model, evaluator.evaluate(head, how).o, normaliser.epsilon, units).model();
+  const Matrix<double> values = chosen(evaluator.evaluate(head, how).o, wanted);
+  return Ratio(model, values, normaliser.epsilon, units).model();
 }
 
 // Whether anything is coarser than the sums, or weights come from sums of gates over the whole sequence.
@@ -220,10 +236,12 @@ ErrorModel larger(ErrorModel a, const ErrorModel& b) {
 }  // namespace
 
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                       const Contract& contract, const Normaliser& normaliser) {
-  ErrorModel model = model_of_form(op, head, how, contract, normaliser);
+                       const Contract& contract, const Normaliser& normaliser,
+                       const std::vector<Index>* rows) {
+  ErrorModel model = model_of_form(op, head, how, contract, normaliser, rows);
   const auto whole = single_chunk(op.declaration(), head, how, contract);
-  return whole ? larger(std::move(model), model_of_form(op, head, *whole, contract, normaliser)) : model;
+  return whole ? larger(std::move(model), model_of_form(op, head, *whole, contract, normaliser, rows))
+               : model;
 }
 
 std::optional<Evaluation> single_chunk(const Declaration& d, const Head<double>& head, const Evaluation& how,

@@ -22,12 +22,15 @@ struct Normaliser {
 // The stages alone, to first order, of the raw operator: what the perturbation of single entries must agree with.
 // Sharp models have neither products of errors nor underflow in it (remainder.hpp); a running bound has both.
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                             const Contract& contract, bool rounds_output = true, bool scaled = false);
+                             const Contract& contract, bool rounds_output = true, bool scaled = false,
+                             const std::vector<Index>* rows = nullptr);
 
 // Inputs are already rounded to the input format; alpha is exp(g) where the gate is given as g.
-// With normaliser.divide the model has one column less than v.
+// With normaliser.divide the model has one column less than v. `rows`: of the tokens, ascending, the only ones that the
+// model then has; whether it is undecided may depend on all.
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                       const Contract& contract, const Normaliser& normaliser = {});
+                       const Contract& contract, const Normaliser& normaliser = {},
+                       const std::vector<Index>* rows = nullptr);
 
 // "Direct" is said of sums of all terms at once and of products of whole matrices, which round what lies between them to
 // their formats. The latter are the chunk form of a single chunk: none where that is no other, or where there is none.

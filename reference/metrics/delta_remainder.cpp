@@ -516,7 +516,7 @@ struct NormedDelta {
     const Gates<double> gates = declared_gates(form);
     const double alpha = gates.alpha ? head.alpha[at] : 1, beta = head.beta[at],
                  gate = single_gate_error(units, gates, t);
-    const Array k = to_array(head.k).row(t), v = to_array(head.v).row(t),
+    const Array k = rows_of(head.k, t, 1), v = rows_of(head.v, t, 1),
                 identity = Array::Identity(k.cols(), k.cols());
     const Array square = std::abs(alpha * beta) * (k.transpose() * k).cwiseAbs();
     const double size = (std::abs(alpha) * identity + square).stableNorm(), relative = 4 * units.step + gate;
@@ -548,7 +548,7 @@ struct NormedDelta {
     const Head<double>& head = form.head;
     const Index d = head.q.cols(), columns = head.v.cols();
     const double dot = units.gamma_step(d) + units.query * (1 + units.gamma_step(d));
-    const Array q = to_array(head.q).row(t), k = to_array(head.k).row(t), v = to_array(head.v).row(t);
+    const Array q = rows_of(head.q, t, 1), k = rows_of(head.k, t, 1), v = rows_of(head.v, t, 1);
     Grid grid(1, columns);
     Array o = Array::Zero(1, columns);
     const double query_lost =

@@ -22,12 +22,13 @@ double ratio(double error, double unit) {
 
 Quantiles quantiles(std::vector<double> values) {
   if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
     const double rank = std::ceil(share * static_cast<double>(values.size()));
-    return values[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+    const auto place = values.begin() + static_cast<std::ptrdiff_t>(std::max(rank, 1.0)) - 1;
+    std::nth_element(values.begin(), place, values.end());
+    return *place;
   };
-  return {at(0.5), at(0.99), values.back()};
+  return {at(0.5), at(0.99), at(1)};
 }
 
 double entry(const Matrix<double>& matrix, Index i) { return matrix.size() == 0 ? 0.0 : matrix.data()[i]; }

@@ -185,6 +185,32 @@ TEST(Plugin, ThatDeclaresStridesAndIgnoresThemFailsOnceTheyMatter) {
               HasSubstr("wrote where no output lies: between the rows of the output o"));
 }
 
+// A worker of each device, and a device of each kernel at a time: the plug-in says what its worker sees.
+TEST(Devices, EachHasAWorkerThatSeesNoOther) {
+  const auto seen = [](const std::string& devices) {
+    const TemporaryFolder folder;
+    const ProgramRun run = run_attest(
+        folder, "check --plugin " + plugin("device") + " --battery --check value --seed 1 " + devices);
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    return run.out;
+  };
+  EXPECT_THAT(seen("--devices 5,7"), AllOf(HasSubstr("sees <5>"), HasSubstr("sees <7>")));
+  EXPECT_THAT(seen("--devices 3"), AllOf(HasSubstr("sees <3>"), testing::Not(HasSubstr("sees <all>"))));
+  setenv("CUDA_VISIBLE_DEVICES", "2,4", 1);
+  EXPECT_THAT(seen(""), AllOf(HasSubstr("sees <2>"), HasSubstr("sees <4>")));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST(Devices, ThatAreNoneAreRefusedInOneLine) {
+  const TemporaryFolder folder;
+  for (const char* list : {"0,,1", "0,0", "'0 1'", "-1", "''"}) {
+    const ProgramRun run = run_attest(folder, std::string("check --kernel cpu.linear.* --devices ") + list);
+    EXPECT_EQ(run.exit_code, 2) << list << run.out;
+    EXPECT_THAT(run.err, HasSubstr("--devices")) << list;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
+}
+
 TEST(Plugin, IsNotAskedForWhatItDoesNotDeclare) {
   const Verdicts packed =
       judge("--plugin " + plugin("hostile") + ":correct --seed 1 --shape T=12,d=4,dv=4,packed=0:5:12");

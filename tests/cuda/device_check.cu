@@ -732,7 +732,12 @@ std::vector<float> times_of(const attest_kernel& k, Prepared& call) {
   return times;
 }
 
+// Of several processes, one on each GPU, this one's share of the timings: "2/4".
+int part = 1, parts = 1, timings = 0;
+bool is_mine() { return timings++ % parts == part - 1; }
+
 void time_one(const char* op, double decay, Kind kind, int64_t n, int d) {
+  if (!is_mine()) return;
   Problem p = draw_problem(op, "masked", kind, {n, 16, 16, 16, 16, d, d}, 1, decay, false);
   const attest_kernel& k = *kernel(name_of(p));
   Array o = output(p);
@@ -879,7 +884,7 @@ void time_steps(const char* glob) {
       "| decode step, B=256 H=16 d=dv=128 bf16 | ms (median of 15) | GB of states | TB/s |\n| --- | ---: | "
       "---: | ---: |\n");
   for (const char* op : {"mamba2", "gated_delta", "ahla", "hla2", "hla3"}) {
-    if (fnmatch(glob, ("cuda." + std::string(op) + ".bf16").c_str(), 0) != 0) continue;
+    if (fnmatch(glob, ("cuda." + std::string(op) + ".bf16").c_str(), 0) != 0 || !is_mine()) continue;
     Problem p{op, "masked", bf16, {1, 16, 16, 16, 16, 128, 128}, {}, {}, false};
     const int64_t n = 256;
     for (const char* name : {"q", "k", "v"}) p.fields[name] = random({n, 1, 16, 128}, bf16, 0, 0.1);
@@ -916,6 +921,10 @@ int main(int argc, char** argv) {
   CUDA(cudaGetDeviceProperties(&properties, 0));
   const std::string what = argc > 1 ? argv[1] : "check";
   const char* glob = argc > 2 ? argv[2] : "*";
+  if (argc > 3 && (std::sscanf(argv[3], "%d/%d", &part, &parts) != 2 || part < 1 || part > parts)) {
+    std::fprintf(stderr, "cuda_device_check: part '%s': expected I/N with 1 <= I <= N\n", argv[3]);
+    return 2;
+  }
   std::printf("device: %s, %d multiprocessors\n", properties.name, properties.multiProcessorCount);
   if (what == "time") {
     time_all(glob);

@@ -283,8 +283,8 @@ class WithoutCarry : public ReadAsKey {
 // Adds |q||k| up where the sum q.k is what counts.
 class WithoutCancellation : public ReadAsKey {
  public:
-  WithoutCancellation(const Array& q, const Array& v, Gates<double> gates)
-      : ReadAsKey(q.cwiseAbs(), v, gates) {}
+  WithoutCancellation(const RowSet& rows, const Array& q, const Array& v, Gates<double> gates)
+      : ReadAsKey(rows, q.cwiseAbs(), v, gates) {}
   Array weights(Norm p, const LinStages& lin, const PerChunk& error) const override {
     LinStages sized = lin;
     sized.v = lin.v.cwiseAbs();
@@ -302,7 +302,7 @@ Agreement agreement_with_reader(const char* label) {
   const Gates<double> once{nullptr, nullptr, head.decay, 1}, twice{nullptr, nullptr, head.decay, 2};
   const LinStages a(units, "a", q, k, k, once, Array::Zero(3, 3), 4);
   ErrorSum sum(units, 11, 2);
-  a.collect(R(q, v, twice), sum);
+  a.collect(R(RowSet(11), q, v, twice), sum);
   const Measured measured = measure(op, head, {Form::chunk, 4, 1});
   return agreement(sum.finish().shares.at(label), measured.absolute.at(label), unit_of(contract, label));
 }

@@ -11,9 +11,9 @@ namespace attest {
 DeltaStages::DeltaStages(const FormError& form, Index start, Index count)
     : first(start),
       size(count),
-      q(to_array(form.head.q).middleRows(start, count)),
-      k(to_array(form.head.k).middleRows(start, count)),
-      v(to_array(form.head.v).middleRows(start, count)) {
+      q(rows_of(form.head.q, start, count)),
+      k(rows_of(form.head.k, start, count)),
+      v(rows_of(form.head.v, start, count)) {
   const Units& units = form.units;
   const Gates<double> gates = declared_gates(form);
   Arithmetic<double> exact;
@@ -85,12 +85,12 @@ struct Walked {
   DeltaStages c;
   Array state, u, residual;  // S, U, R = V - F S
   Array after;               // S after the chunk
-  // (tokens - first, ...): coefficients on U, N^-1 U, T^-1 U; on the operand S; on S after the chunk (own
+  // Wanted rows from the chunk on: coefficients on U, N^-1 U, T^-1 U; on the operand S; on S after the chunk (own
   // rows 0)
   Array r, z, x, on_state, at_end;
 };
 
-std::vector<Walked> walk(const FormError& form, Array state, ErrorSum& sum, Array& o) {
+std::vector<Walked> walk(const FormError& form, const RowSet& rows, Array state, ErrorSum& sum, Array& o) {
   std::vector<Walked> chunks;
   const Index n = form.head.tokens();
   for (Index first = 0; first < n; first += form.width) {
@@ -113,13 +113,14 @@ std::vector<Walked> walk(const FormError& form, Array state, ErrorSum& sum, Arra
   for (std::size_t b = chunks.size(); b-- > 0;) {
     Walked& w = chunks[b];
     const DeltaStages& c = w.c;
-    const Index later = y.rows(), seen = c.size + later, d = y.cols();
+    const Array own = rows.pick(c.scores, c.first);
+    const Index later = y.rows(), seen = own.rows() + later, d = y.cols();
     w.r.resize(seen, c.size), w.at_end.resize(seen, d);
-    w.r << c.scores, y * c.keys.transpose();
-    w.at_end << Array::Zero(c.size, d), y;
+    w.r << own, y * c.keys.transpose();
+    w.at_end << Array::Zero(own.rows(), d), y;
     w.z = w.r * c.inverse, w.x = w.r * c.ut;
     w.on_state = -(w.r * c.w);
-    w.on_state.topRows(c.size) += c.faded_queries();
+    w.on_state.topRows(own.rows()) += rows.pick(c.faded_queries(), c.first);
     y = w.on_state;
     y.bottomRows(later) += c.through() * w.at_end.bottomRows(later);
   }
@@ -155,14 +156,15 @@ Array error_of_output(const Walked& w, const Units& units, const Array& o) {
 std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
   const Units& units = form.units;
   const Index n = form.head.tokens(), columns = form.head.v.cols();
-  ErrorSum sum(units, n, columns);
+  const RowSet rows = form.row_set();
+  ErrorSum sum(units, rows.count(), columns);
   Array o = Array::Zero(n, columns);
   const auto chunks =
-      walk(form, to_array(initial_moment(form.head, "S", form.head.q.cols(), columns)), sum, o);
+      walk(form, rows, to_array(initial_moment(form.head, "S", form.head.q.cols(), columns)), sum, o);
   // Adds coefficient * source of every chunk to the outputs from that chunk on.
   const auto over_chunks = [&](auto&& term) {
-    Array total = Array::Zero(n, columns);
-    for (const Walked& w : chunks) total.bottomRows(n - w.c.first) += term(w);
+    Array total = Array::Zero(rows.count(), columns);
+    for (const Walked& w : chunks) total.bottomRows(w.r.rows()) += term(w);
     return total;
   };
   const auto stage = [&](const char* label, double unit, auto&& term) {
@@ -170,8 +172,9 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
                 [&](Norm p) { return over_chunks([&](const Walked& w) { return Array(term(w, p)); }); });
   };
   const auto own = [&](const Walked& w, const Array& term) {
-    Array all = Array::Zero(n - w.c.first, columns);
-    all.topRows(w.c.size) = term;
+    const Array wanted = rows.pick(term, w.c.first);
+    Array all = Array::Zero(w.r.rows(), columns);
+    all.topRows(wanted.rows()) = wanted;
     return all;
   };
   stage("scores", units.operand,

@@ -2,7 +2,7 @@
 // Nothing where there is none; the caller then falls back to a running error bound.
 #pragma once
 #include "reference/operators/common/declaration.hpp"
-#include "reference/operators/common/error_units.hpp"
+#include "reference/operators/common/error_rows.hpp"
 
 namespace attest {
 
@@ -11,8 +11,11 @@ struct FormError {
   const Head<double>& head;
   const Units& units;
   int algebra = 0;
-  Index width = 0;           // of the chunk form
-  bool round_output = true;  // else the unnormalised result stays in `accumulate`
+  Index width = 0;                           // of the chunk form
+  bool round_output = true;                  // else the unnormalised result stays in `accumulate`
+  const std::vector<Index>* rows = nullptr;  // of the output, ascending, whose bound is wanted; null: all
+
+  RowSet row_set() const { return RowSet(head.tokens(), rows); }
 };
 
 std::optional<ErrorModel> first_order_chunk_error(const FormError& form);  // linear, retention, mamba2
@@ -29,7 +32,7 @@ std::optional<ErrorModel> recurrence_scan_error(const FormError& form);
 // The gates of a first-order operator and whether its transition is a delta rule.
 Gates<double> declared_gates(const FormError& form);
 
-// Adds the rounding of the result and closes the sum.
+// Adds the rounding of the result, given for all tokens, and closes the sum of the wanted rows.
 ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o);
 
 }  // namespace attest

@@ -14,7 +14,7 @@ Gates<double> declared_gates(const FormError& form) {
 
 ErrorModel finish_output(const FormError& form, ErrorSum& sum, const Array& o) {
   if (form.round_output) {
-    sum.rounded("output", form.units.output, [&](Norm p) { return size_of(p, o); });
+    sum.rounded("output", form.units.output, [&](Norm p) { return size_of(p, form.row_set().pick(o)); });
     sum.range("output", form.units.contract.output, o);
   }
   sum.range("output", form.units.contract.accumulate, o);
@@ -31,11 +31,13 @@ struct Hla {
         q(to_array(head.q)),
         k(to_array(head.k)),
         v(to_array(head.v)),
-        sum(units, head.tokens(), head.v.cols()) {}
+        wanted(f.row_set()),
+        sum(units, wanted.count(), head.v.cols()) {}
   const FormError& form;
   const Head<double>& head;
   const Units& units;
   Array q, k, v;
+  RowSet wanted;
   ErrorSum sum;
 
   Array initial(const char* name) const {
@@ -46,10 +48,16 @@ struct Hla {
                 Gates<double> g, const Array& state, Reads reads = Reads::inclusive) const {
     return {units, name, queries, keys, values, g, state, form.width, reads};
   }
-  // What the next Lin's output does with its value of token j: M_tj = Omega_tj q_t.k_j.
+  // What the wanted rows of the next Lin's output do with its value of token j: M_tj = Omega_tj q_t.k_j.
   Array mixing(const Array& queries, const Array& keys, Gates<double> g) const {
-    return decay_between(g, head.tokens()).cwiseProduct(queries * keys.transpose());
+    return decay_between(g, wanted).cwiseProduct(wanted.pick(queries) * keys.transpose());
   }
+  ReadAsValue as_output(double factor = 1) const { return ReadAsValue(wanted, factor); }
+  ReadAsValue as_value(Array mixing) const { return {wanted, std::move(mixing)}; }
+  ReadAsKey as_key(const Array& values, Gates<double> g, std::vector<double> row_scale = {}) const {
+    return {wanted, q, values, g, std::move(row_scale)};
+  }
+  ReadAsQuery as_query(std::vector<Array> moments) const { return {wanted, std::move(moments)}; }
   // Rows that are stored between two Lins, after `operations` elementwise steps of the given size.
   void rows(const char* name, const LinStages& lin, const Array& stored, const Reader& reader,
             const Array& arithmetic = {}) {
@@ -61,13 +69,13 @@ struct Hla {
   Array ridge() {
     if (head.ridge == 0) return Array::Zero(q.rows(), v.cols());
     const LinStages c = lin("ridge", q, q, v, gates(1), initial("C"));
-    c.collect(ReadAsValue(head.ridge), sum);
+    c.collect(as_output(head.ridge), sum);
     const Array added = head.ridge * c.o;
-    sum.arithmetic(2 * units.step * added.cwiseAbs());  // the ridge itself and the product
+    sum.arithmetic(2 * units.step * wanted.pick(added).cwiseAbs());  // the ridge itself and the product
     return added;
   }
   ErrorModel finish(const Array& o, double additions) {
-    if (additions > 0) sum.arithmetic(additions * units.step * o.cwiseAbs());
+    if (additions > 0) sum.arithmetic(additions * units.step * wanted.pick(o).cwiseAbs());
     return finish_output(form, sum, o);
   }
 };
@@ -81,17 +89,17 @@ ErrorModel hla2_subtract(const FormError& form, int power, double factor) {
   const LinStages b = h.lin("b", h.k, h.q, h.v, h.gates(1), h.initial("C"), Reads::exclusive);
   const Array b_rows = factor * b.o;
   const LinStages g = h.lin("g", h.q, h.k, b_rows, h.gates(power), h.initial("G"));
-  const ReadAsQuery as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C")));
+  const ReadAsQuery as_query = h.as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C"), h.wanted));
   const Array mixing = h.mixing(h.q, h.k, h.gates(power));
-  const ReadAsValue as_value(mixing);
+  const ReadAsValue as_value = h.as_value(mixing);
   a.collect(as_query, h.sum);
   h.rows("a.rows", a, a.o, as_query);
-  u.collect(ReadAsValue(), h.sum);
-  b.collect(ReadAsValue(Array(factor * mixing)), h.sum);
+  u.collect(h.as_output(), h.sum);
+  b.collect(h.as_value(factor * mixing), h.sum);
   h.rows("b.rows", b, b_rows, as_value, factor == 1 ? Array() : Array(2 * b_rows.cwiseAbs()));
-  g.collect(ReadAsValue(), h.sum);
+  g.collect(h.as_output(), h.sum);
   const Array ridge = h.ridge(), o = u.o - g.o;
-  if (h.head.ridge != 0) h.sum.arithmetic(h.units.step * o.cwiseAbs());
+  if (h.head.ridge != 0) h.sum.arithmetic(h.units.step * h.wanted.pick(o).cwiseAbs());
   return h.finish(o + ridge, 1);
 }
 
@@ -101,16 +109,16 @@ ErrorModel hla2_direct(const FormError& form) {
   const LinStages a = h.lin("a", h.q, h.k, h.k, h.gates(1), S.transpose());
   const Array start = S * C - h.initial("G");
   const LinStages f = h.lin("f", h.q, a.o, h.v, h.gates(2), start);
-  const ReadAsKey as_key(h.q, h.v, h.gates(2));
+  const ReadAsKey as_key = h.as_key(h.v, h.gates(2));
   a.collect(as_key, h.sum);
   h.rows("a.rows", a, a.o, as_key);
-  f.collect(ReadAsValue(), h.sum);
+  f.collect(h.as_output(), h.sum);
   // F_0 = S C - G is made by the kernel, in `accumulate`.
   const Array made =
       h.units.gamma_step(h.q.cols() + 1) * (S.cwiseAbs() * C.cwiseAbs()) + h.units.step * start.cwiseAbs();
   PerChunk error(f.chunks.size() + 1, Array::Zero(start.rows(), start.cols()));
   error[0] = made;
-  h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
+  h.sum.arithmetic(h.as_output().states(Norm::absolute, f, error, true));
   const Array ridge = h.ridge();
   return h.finish(f.o + ridge, h.head.ridge == 0 ? 0 : 1);
 }
@@ -120,12 +128,12 @@ ErrorModel hla2_unmasked(const FormError& form) {
   const LinStages a = h.lin("a", h.q, h.k, h.k, h.gates(1), h.initial("S"));
   const Array ridge = h.head.ridge * h.q, rows = a.o + ridge;
   const LinStages u = h.lin("u", rows, h.q, h.v, h.gates(1), h.initial("C"));
-  const ReadAsQuery as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C")));
+  const ReadAsQuery as_query = h.as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C"), h.wanted));
   a.collect(as_query, h.sum);
   h.rows("a.rows", a, rows, as_query,
          h.head.ridge == 0 ? Array()
                            : Array((2 + h.units.query / h.units.step) * ridge.cwiseAbs() + rows.cwiseAbs()));
-  u.collect(ReadAsValue(), h.sum);
+  u.collect(h.as_output(), h.sum);
   return h.finish(u.o, 0);
 }
 
@@ -133,10 +141,10 @@ ErrorModel ahla(const FormError& form) {
   Hla h(form);
   const LinStages r = h.lin("r", h.q, h.k, h.v, h.gates(1), h.initial("P"));
   const LinStages e = h.lin("e", h.q, h.k, r.o, h.gates(1), h.initial("E"));
-  const ReadAsValue as_value(h.mixing(h.q, h.k, h.gates(1)));
+  const ReadAsValue as_value = h.as_value(h.mixing(h.q, h.k, h.gates(1)));
   r.collect(as_value, h.sum);
   h.rows("r.rows", r, r.o, as_value);
-  e.collect(ReadAsValue(), h.sum);
+  e.collect(h.as_output(), h.sum);
   return h.finish(e.o, 0);
 }
 
@@ -145,13 +153,13 @@ ErrorModel hla3_masked(const FormError& form) {
   const LinStages a = h.lin("a", h.q, h.k, h.k, h.gates(1), h.initial("SK").transpose());
   const LinStages r = h.lin("r", h.q, h.k, h.v, h.gates(1), h.initial("P"));
   const LinStages f = h.lin("f", h.q, a.o, r.o, h.gates(3), h.initial("F"));
-  const ReadAsKey as_key(h.q, r.o, h.gates(3));
-  const ReadAsValue as_value(h.mixing(h.q, a.o, h.gates(3)));
+  const ReadAsKey as_key = h.as_key(r.o, h.gates(3));
+  const ReadAsValue as_value = h.as_value(h.mixing(h.q, a.o, h.gates(3)));
   a.collect(as_key, h.sum);
   h.rows("a.rows", a, a.o, as_key);
   r.collect(as_value, h.sum);
   h.rows("r.rows", r, r.o, as_value);
-  f.collect(ReadAsValue(), h.sum);
+  f.collect(h.as_output(), h.sum);
   return h.finish(f.o, 0);
 }
 
@@ -160,15 +168,15 @@ ErrorModel hla3_unmasked(const FormError& form) {
   const LinStages a = h.lin("a", h.q, h.k, h.k, h.gates(1), h.initial("SK"));
   const LinStages b = h.lin("b", a.o, h.q, h.q, h.gates(1), h.initial("SQ"));
   const LinStages c = h.lin("c", b.o, h.k, h.v, h.gates(1), h.initial("P"));
-  const auto P = moments_after(h.k, h.v, h.gates(1), h.initial("P"));
-  auto both = moments_after(h.q, h.q, h.gates(1), h.initial("SQ"));
+  const auto P = moments_after(h.k, h.v, h.gates(1), h.initial("P"), h.wanted);
+  auto both = moments_after(h.q, h.q, h.gates(1), h.initial("SQ"), h.wanted);
   for (std::size_t t = 0; t < both.size(); ++t) both[t] = Array(both[t] * P[t]);
-  const ReadAsQuery through_c(P), through_both(std::move(both));
+  const ReadAsQuery through_c = h.as_query(P), through_both = h.as_query(std::move(both));
   a.collect(through_both, h.sum);
   h.rows("a.rows", a, a.o, through_both);
   b.collect(through_c, h.sum);
   h.rows("b.rows", b, b.o, through_c);
-  c.collect(ReadAsValue(), h.sum);
+  c.collect(h.as_output(), h.sum);
   return h.finish(c.o, 0);
 }
 
@@ -176,8 +184,8 @@ ErrorModel hla3_unmasked(const FormError& form) {
 // cancellation.
 class ReadAsCoefficient : public ReadAsValue {
  public:
-  ReadAsCoefficient(const Array& k, Array mixing, Array v)
-      : k_(k), mixing_(std::move(mixing)), v_(std::move(v)) {}
+  ReadAsCoefficient(const RowSet& rows, const Array& k, Array mixing, Array v)
+      : ReadAsValue(rows), k_(k), mixing_(std::move(mixing)), v_(std::move(v)) {}
   Array rows(Norm p, const LinStages&, const Array& error) const override {
     const Array along = error.cwiseProduct(size_of(p, k_)).rowwise().sum();
     return size_of(p, mixing_) * (diagonal(along) * size_of(p, v_));
@@ -220,22 +228,22 @@ ErrorModel hla3_printed(const FormError& form) {
   const Array mixing = h.mixing(h.q, h.k, none);
   Array scored = mixing;
   for (Index j = 0; j < n; ++j) scored.col(j) *= scores[static_cast<std::size_t>(j)];
-  const ReadAsKey as_key(h.q, h.v, none), scored_key(h.q, h.v, none, scores);
-  const ReadAsValue as_value(mixing);
+  const ReadAsKey as_key = h.as_key(h.v, none), scored_key = h.as_key(h.v, none, scores);
+  const ReadAsValue as_value = h.as_value(mixing);
   x.collect(scored_key, h.sum);
-  ErrorSum bounded(h.units, n, h.v.cols());
-  y.collect(ReadAsCoefficient(h.k, mixing, h.v), bounded);
+  ErrorSum bounded(h.units, h.wanted.count(), h.v.cols());
+  y.collect(ReadAsCoefficient(h.wanted, h.k, mixing, h.v), bounded);
   h.sum.absorb(bounded);
-  z.collect(ReadAsValue(scored), h.sum);
+  z.collect(h.as_value(scored), h.sum);
   h.rows("a.rows", x, a, as_key);
   h.rows("b.rows", z, b, as_value);
   h.sum.arithmetic(as_key.rows(Norm::absolute, x, a_error) + as_value.rows(Norm::absolute, z, b_error));
-  f.collect(ReadAsValue(), h.sum);
-  g.collect(ReadAsValue(), h.sum);
+  f.collect(h.as_output(), h.sum);
+  g.collect(h.as_output(), h.sum);
   PerChunk error(f.chunks.size() + 1, Array::Zero(start.rows(), start.cols()));
   error[0] = h.units.gamma_step(2 * h.q.cols() + 1) * (K0.cwiseAbs() * Q0.cwiseAbs() * P0.cwiseAbs()) +
              u * start.cwiseAbs();
-  h.sum.arithmetic(ReadAsValue().states(Norm::absolute, f, error, true));
+  h.sum.arithmetic(h.as_output().states(Norm::absolute, f, error, true));
   return h.finish(f.o + g.o, 1);
 }
 
@@ -245,7 +253,7 @@ std::optional<ErrorModel> first_order_chunk_error(const FormError& form) {
   Hla h(form);
   const LinStages o = h.lin("o", h.q, h.k, h.v, declared_gates(form),
                             to_array(initial_moment(form.head, "S", form.head.q.cols(), form.head.v.cols())));
-  o.collect(ReadAsValue(), h.sum);
+  o.collect(h.as_output(), h.sum);
   return h.finish(o.o, 0);
 }
 

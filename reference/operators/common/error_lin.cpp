@@ -1,5 +1,7 @@
 #include "reference/operators/common/error_lin.hpp"
 
+#include <utility>
+
 namespace attest {
 namespace {
 
@@ -10,23 +12,42 @@ struct ExactDecay : Arithmetic<double> {
 
 Array diagonal(const Array& column) { return column.col(0).asDiagonal(); }
 
+// sum.row(i) += along.row(i) * size(p, seen), without a temporary.
+void add_product(Norm p, const Array& along, const Array& seen, Index i, Array& sum) {
+  double* const target = sum.row(i).data();
+  for (Index x = 0; x < seen.rows(); ++x) {
+    const double factor = along(i, x), *const row = seen.row(x).data();
+    if (p == Norm::absolute)
+      for (Index c = 0; c < seen.cols(); ++c) target[c] += factor * std::abs(row[c]);
+    else
+      for (Index c = 0; c < seen.cols(); ++c) target[c] += factor * (row[c] * row[c]);
+  }
+}
+
 }  // namespace
 
 double step_gate(const Gates<double>& gates, Index t) { return ExactDecay::step(gates, t); }
 
-Array decay_between(const Gates<double>& gates, Index tokens) {
-  Array omega = Array::Zero(tokens, tokens);
-  for (Index t = 0; t < tokens; ++t) {
-    if (t > 0) omega.row(t).head(t) = step_gate(gates, t) * omega.row(t - 1).head(t);
-    omega(t, t) = 1;
+Array decay_between(const Gates<double>& gates, const RowSet& rows) {
+  Array omega = Array::Zero(rows.count(), rows.tokens());
+  for (Index i = 0; i < rows.count(); ++i) {
+    double weight = 1;
+    for (Index j = rows.token(i); j >= 0 && weight != 0; --j) {
+      omega(i, j) = weight;
+      weight *= step_gate(gates, j);
+    }
   }
   return omega;
 }
 
-std::vector<Array> moments_after(const Array& k, const Array& v, const Gates<double>& gates, Array state) {
+std::vector<Array> moments_after(const Array& k, const Array& v, const Gates<double>& gates, Array state,
+                                 const RowSet& rows) {
   std::vector<Array> moments;
-  for (Index t = 0; t < k.rows(); ++t) {
-    state = step_gate(gates, t) * state + k.row(t).transpose() * v.row(t);
+  for (Index i = 0, t = 0; i < rows.count(); ++i) {
+    for (; t <= rows.token(i); ++t) {
+      if (const double gate = step_gate(gates, t); gate != 1) state *= gate;
+      state.noalias() += k.row(t).transpose() * v.row(t);
+    }
     moments.push_back(state);
   }
   return moments;
@@ -156,7 +177,7 @@ void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
 // ---- as values
 
 Array ReadAsValue::rows(Norm p, const LinStages&, const Array& error) const {
-  return mixing_ ? Array(size_of(p, *mixing_) * error) : Array(size_of(p, factor_) * error);
+  return mixing_ ? Array(size_of(p, *mixing_) * error) : Array(size_of(p, factor_) * rows_.pick(error));
 }
 
 Array ReadAsValue::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
@@ -183,14 +204,14 @@ Array ReadAsValue::states(Norm p, const LinStages& lin, const PerChunk& error, b
 }
 
 Array ReadAsValue::read_states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
-  const Index n = lin.tokens();
+  const Index n = rows_.count();
   Array sum = Array::Zero(n, lin.v.cols()), row_of_state = Array::Zero(n, lin.k.cols());
   for (std::size_t b = lin.chunks.size(); b-- > 0;) {
     const LinChunk& c = lin.chunks[b];
     const Array own =
         mixing_->middleCols(c.first, c.size) * diagonal(c.read) * lin.q.middleRows(c.first, c.size);
     row_of_state = carried ? Array(own + c.through() * row_of_state) : own;
-    const Index rest = n - c.first;
+    const Index rest = n - rows_.before(c.first);
     sum.bottomRows(rest) += size_of(p, row_of_state.bottomRows(rest)) * error[b];
   }
   return sum;
@@ -206,14 +227,15 @@ Array ReadAsValue::keys(Norm p, const LinStages& lin, const PerChunk& error) con
 
 // ---- as keys
 
-ReadAsKey::ReadAsKey(Array q, Array v, Gates<double> gates, std::vector<double> row_scale)
-    : q_(std::move(q)),
+ReadAsKey::ReadAsKey(RowSet rows, const Array& q, Array v, Gates<double> gates, std::vector<double> row_scale)
+    : rows_(std::move(rows)),
+      q_(rows_.pick(q)),
       v_(std::move(v)),
       gates_(gates),
       row_scale_(std::move(row_scale)),
-      omega_(decay_between(gates, q_.rows())) {
-  if (row_scale_.empty()) row_scale_.assign(static_cast<std::size_t>(q_.rows()), 1.0);
-  for (Index j = 0; j < q_.rows(); ++j) omega_.col(j) *= row_scale_[static_cast<std::size_t>(j)];
+      omega_(decay_between(gates, rows_)) {
+  if (row_scale_.empty()) row_scale_.assign(static_cast<std::size_t>(v_.rows()), 1.0);
+  for (Index j = 0; j < v_.rows(); ++j) omega_.col(j) *= row_scale_[static_cast<std::size_t>(j)];
 }
 
 Array ReadAsKey::rows(Norm p, const LinStages&, const Array& error) const {
@@ -222,7 +244,7 @@ Array ReadAsKey::rows(Norm p, const LinStages&, const Array& error) const {
 }
 
 Array ReadAsKey::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
-  Array along_query = Array::Zero(lin.tokens(), lin.tokens());
+  Array along_query = Array::Zero(rows_.count(), lin.tokens());
   for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
     const LinChunk& c = lin.chunks[b];
     const Array projected = size_of(p, q_ * lin.v.middleRows(c.first, c.size).transpose());
@@ -231,83 +253,103 @@ Array ReadAsKey::weights(Norm p, const LinStages& lin, const PerChunk& error) co
   return size_of(p, omega_).cwiseProduct(along_query) * size_of(p, v_);
 }
 
-// along_query (tokens, key_dim): the error of each state row, projected on the query of the output.
-void ReadAsKey::read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query,
-                           bool carried, Array& sum) const {
-  Array seen = Array::Zero(lin.k.cols(), v_.cols());  // sum_j Omega_tj w_j q_jx v_jc
-  double through = 1;
-  for (std::size_t b = chunk; b < lin.chunks.size(); ++b) {
-    const LinChunk& c = lin.chunks[b];
-    for (Index t = c.first; t < c.last(); ++t) {
-      if (t > lin.chunks[chunk].first) seen *= step_gate(gates_, t);
-      if (carried || b == chunk)
-        seen += (row_scale_[static_cast<std::size_t>(t)] * through * c.read(t - c.first, 0)) *
-                lin.q.row(t).transpose() * v_.row(t);
-      if (p == Norm::absolute)
-        sum.row(t) += along_query.row(t) * seen.cwiseAbs();
+// Row t reads sum_j Omega_tj scale_j w_j q_j^T v_j of the tokens from chunk b on, w_j what the inner Lin's row j reads of
+// the state before b. From the last chunk back to the first, a chunk at a time: its sum up to its end, then faded on to t.
+Array ReadAsKey::read_states(Norm p, const LinStages& lin, const PerChunk& along, bool carried) const {
+  Array sum = Array::Zero(rows_.count(), v_.cols());
+  std::vector<Array> whole;  // of a chunk, at its end
+  std::vector<double> fades;
+  const auto of_chunk = [&](const LinChunk& c, Index end) {
+    Array faded(end - c.first, lin.q.cols());
+    double omega = 1;
+    for (Index j = end; j-- > c.first; omega *= step_gate(gates_, j))
+      faded.row(j - c.first) =
+          (omega * row_scale_[static_cast<std::size_t>(j)] * c.read(j - c.first, 0)) * lin.q.row(j);
+    fades.push_back(omega);
+    return Array(faded.transpose() * v_.middleRows(c.first, end - c.first));
+  };
+  for (const LinChunk& c : lin.chunks) whole.push_back(of_chunk(c, c.last()));
+  const std::vector<double> faded_by = std::exchange(fades, {});
+  for (Index i = 0; i < rows_.count(); ++i) {
+    const Index t = rows_.token(i);
+    std::size_t b = 0;
+    while (lin.chunks[b].last() <= t) ++b;
+    Array seen = of_chunk(lin.chunks[b], t + 1);
+    double omega = fades.back();  // of the gates after the chunk before, up to t
+    for (;; --b) {
+      if (along[b].size() > 0) add_product(p, along[b], seen, i, sum);
+      if (b == 0) break;
+      if (carried)
+        seen = lin.chunks[b - 1].through() * seen + omega * whole[b - 1];
       else
-        sum.row(t) += along_query.row(t) * seen.cwiseAbs2();
+        seen = omega * whole[b - 1];
+      omega *= faded_by[b - 1];
     }
-    through *= c.through();
   }
+  return sum;
 }
 
 Array ReadAsKey::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
-  Array sum = Array::Zero(lin.tokens(), v_.cols());
+  PerChunk along(lin.chunks.size());
+  bool any = false;
   for (std::size_t b = 0; b < lin.chunks.size(); ++b)
-    if (!error[b].isZero(0)) read_state(p, lin, b, size_of(p, q_) * error[b].transpose(), carried, sum);
-  return sum;
+    if (!error[b].isZero(0)) along[b] = size_of(p, q_) * error[b].transpose(), any = true;
+  return any ? read_states(p, lin, along, carried) : Array(Array::Zero(rows_.count(), v_.cols()));
 }
 
 Array ReadAsKey::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
-  Array sum = Array::Zero(lin.tokens(), v_.cols());
+  PerChunk along(lin.chunks.size());
   for (std::size_t b = 0; b + 1 < lin.chunks.size(); ++b) {
     const LinChunk& c = lin.chunks[b];
-    const Array projected = size_of(p, q_ * lin.v.middleRows(c.first, c.size).transpose());
-    read_state(p, lin, b + 1, projected * error[b], true, sum);
+    along[b + 1] = size_of(p, q_ * lin.v.middleRows(c.first, c.size).transpose()) * error[b];
   }
-  return sum;
+  return read_states(p, lin, along, true);
 }
 
 // ---- as queries
 
-Array ReadAsQuery::rows(Norm p, const LinStages& lin, const Array& error) const {
-  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
-  for (Index t = 0; t < lin.tokens(); ++t)
-    sum.row(t) = error.row(t) * size_of(p, moments_[static_cast<std::size_t>(t)]);
+Array ReadAsQuery::rows(Norm p, const LinStages&, const Array& error) const {
+  Array sum = zero();
+  for (Index i = 0; i < rows_.count(); ++i)
+    sum.row(i) = error.row(rows_.token(i)) * size_of(p, moments_[static_cast<std::size_t>(i)]);
   return sum;
 }
 
 Array ReadAsQuery::weights(Norm p, const LinStages& lin, const PerChunk& error) const {
-  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
+  Array sum = zero();
   for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
     const LinChunk& c = lin.chunks[b];
-    for (Index t = 0; t < c.size; ++t) {
-      const Array values = lin.v.middleRows(c.first, t + 1) * moments_[static_cast<std::size_t>(c.first + t)];
-      sum.row(c.first + t) = error[b].row(t).head(t + 1) * size_of(p, values);
+    for (Index i = rows_.before(c.first); i < rows_.before(c.last()); ++i) {
+      const Index t = rows_.token(i) - c.first;
+      const Array values = lin.v.middleRows(c.first, t + 1) * moments_[static_cast<std::size_t>(i)];
+      sum.row(i) = error[b].row(t).head(t + 1) * size_of(p, values);
     }
   }
   return sum;
 }
 
 Array ReadAsQuery::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {
-  return rows(p, lin, ReadAsValue().states(p, lin, error, carried));
+  return rows(p, lin, ReadAsValue(RowSet(lin.tokens())).states(p, lin, error, carried));
 }
 
+// What row t reads of the faded keys of an earlier chunk, whose values the moment weighs.
 Array ReadAsQuery::keys(Norm p, const LinStages& lin, const PerChunk& error) const {
-  Array sum = Array::Zero(lin.tokens(), moments_.empty() ? 0 : moments_[0].cols());
-  Array held = Array::Zero(0, lin.k.cols());  // errors of the faded keys so far, faded on
-  for (std::size_t b = 0; b < lin.chunks.size(); ++b) {
+  Array sum = zero();
+  for (std::size_t b = 1; b < lin.chunks.size(); ++b) {
     const LinChunk& c = lin.chunks[b];
-    if (c.first > 0) {
-      const Array cost = size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)) * held.transpose();
-      for (Index t = 0; t < c.size; ++t)
-        sum.row(c.first + t) = cost.row(t) * size_of(p, lin.v.topRows(c.first) *
-                                                            moments_[static_cast<std::size_t>(c.first + t)]);
+    const Index from = rows_.before(c.first), count = rows_.before(c.last()) - from;
+    if (count == 0) continue;
+    const Array read = rows_.pick(size_of(p, diagonal(c.read) * lin.q.middleRows(c.first, c.size)), c.first);
+    Array cost(count, c.first);
+    double through = 1;
+    for (std::size_t e = b; e-- > 0;) {
+      const LinChunk& earlier = lin.chunks[e];
+      cost.middleCols(earlier.first, earlier.size) = through * (read * error[e].transpose());
+      through *= size_of(p, earlier.through());
     }
-    Array longer(c.last(), lin.k.cols());
-    longer << held * size_of(p, c.through()), error[b];
-    held = std::move(longer);
+    for (Index i = 0; i < count; ++i)
+      sum.row(from + i) =
+          cost.row(i) * size_of(p, lin.v.topRows(c.first) * moments_[static_cast<std::size_t>(from + i)]);
   }
   return sum;
 }

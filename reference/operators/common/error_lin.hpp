@@ -8,7 +8,7 @@
 //   ReadAsQuery  Xi_ja = [j = t] C_t(a, c)      the queries of the next Lin, C_t the moment that it reads
 #pragma once
 #include "reference/operators/common/chunk_linear.hpp"
-#include "reference/operators/common/error_units.hpp"
+#include "reference/operators/common/error_rows.hpp"
 
 namespace attest {
 
@@ -27,7 +27,7 @@ struct LinStages;
 // One array per chunk; for states one more, for what enters after the last chunk (and is read by nothing).
 using PerChunk = std::vector<Array>;
 
-// The contribution of errors in the rows, weights, states or keys of a Lin to the outputs, (tokens, columns).
+// The contribution of errors in the rows, weights, states or keys of a Lin to the wanted rows of the output, (count, columns).
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -63,13 +63,14 @@ struct LinStages {
 
 // The gate of token t.
 double step_gate(const Gates<double>& gates, Index t);
-// Omega(t, j) = product of the gates of j+1 .. t for j <= t, else 0.
-Array decay_between(const Gates<double>& gates, Index tokens);
+// Omega(t, j) = product of the gates of j+1 .. t for j <= t, else 0; t of the rows. (count, tokens)
+Array decay_between(const Gates<double>& gates, const RowSet& rows);
 
 class ReadAsValue : public Reader {
  public:
-  explicit ReadAsValue(double factor = 1) : factor_(factor) {}
-  explicit ReadAsValue(Array mixing) : mixing_(std::move(mixing)) {}  // (tokens, tokens)
+  explicit ReadAsValue(RowSet rows, double factor = 1) : rows_(std::move(rows)), factor_(factor) {}
+  ReadAsValue(RowSet rows, Array mixing)  // (count, tokens)
+      : rows_(std::move(rows)), mixing_(std::move(mixing)) {}
   Array rows(Norm p, const LinStages& lin, const Array& error) const override;
   Array weights(Norm p, const LinStages& lin, const PerChunk& error) const override;
   Array states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const override;
@@ -77,6 +78,7 @@ class ReadAsValue : public Reader {
 
  private:
   Array read_states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const;
+  RowSet rows_;
   double factor_ = 1;
   std::optional<Array> mixing_;
 };
@@ -84,16 +86,18 @@ class ReadAsValue : public Reader {
 class ReadAsKey : public Reader {
  public:
   // The next Lin's queries, values and gates; its key of token j is row_scale_j x_j (empty: x_j).
-  ReadAsKey(Array q, Array v, Gates<double> gates, std::vector<double> row_scale = {});
+  ReadAsKey(RowSet rows, const Array& q, Array v, Gates<double> gates, std::vector<double> row_scale = {});
   Array rows(Norm p, const LinStages& lin, const Array& error) const override;
   Array weights(Norm p, const LinStages& lin, const PerChunk& error) const override;
   Array states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const override;
   Array keys(Norm p, const LinStages& lin, const PerChunk& error) const override;
 
  private:
-  void read_state(Norm p, const LinStages& lin, std::size_t chunk, const Array& along_query, bool carried,
-                  Array& sum) const;
-  Array q_, v_;
+  // The sum over chunks of |along[b] (row)| |what the row reads of the state before chunk b|; along[b] (count, key_dim),
+  // the error of each state row, projected on the query of the output, or empty.
+  Array read_states(Norm p, const LinStages& lin, const PerChunk& along, bool carried) const;
+  RowSet rows_;
+  Array q_, v_;  // (count, key_dim), (tokens, value_dim)
   Gates<double> gates_;
   std::vector<double> row_scale_;
   Array omega_;
@@ -101,18 +105,21 @@ class ReadAsKey : public Reader {
 
 class ReadAsQuery : public Reader {
  public:
-  explicit ReadAsQuery(std::vector<Array> moments)
-      : moments_(std::move(moments)) {}  // per token (width of x, columns)
+  ReadAsQuery(RowSet rows, std::vector<Array> moments)  // per wanted row (width of x, columns)
+      : rows_(std::move(rows)), moments_(std::move(moments)) {}
   Array rows(Norm p, const LinStages& lin, const Array& error) const override;
   Array weights(Norm p, const LinStages& lin, const PerChunk& error) const override;
   Array states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const override;
   Array keys(Norm p, const LinStages& lin, const PerChunk& error) const override;
 
  private:
+  Array zero() const { return Array::Zero(rows_.count(), moments_.empty() ? 0 : moments_[0].cols()); }
+  RowSet rows_;
   std::vector<Array> moments_;
 };
 
-// X_t for every token: X <- gate X + k_t v_t^T, after the token.
-std::vector<Array> moments_after(const Array& k, const Array& v, const Gates<double>& gates, Array state);
+// X_t for every wanted row: X <- gate X + k_t v_t^T, after the token.
+std::vector<Array> moments_after(const Array& k, const Array& v, const Gates<double>& gates, Array state,
+                                 const RowSet& rows);
 
 }  // namespace attest

@@ -235,12 +235,12 @@ class DeltaPass {
         arithmetic(Array::Zero(n_, columns_)),
         o(Array::Zero(n_, columns_)) {}
 
-  void run(const std::vector<DeltaWalked>& chunks) {
+  void run(const std::vector<DeltaWalked>& chunks, const RowSet& rows) {
     for (std::size_t own = 0; own < chunks.size(); ++own) {
       const DeltaWalked& w = chunks[own];
-      for (Index t = 0; t < w.c.size; ++t) {
-        Array y = own_chunk(w, t);
-        for (std::size_t b = own; b-- > 0;) y = earlier_chunk(chunks[b], w.c.first + t, y);
+      for (Index i = rows.before(w.c.first); i < rows.before(w.c.last()); ++i) {
+        Array y = own_chunk(w, rows.token(i) - w.c.first);
+        for (std::size_t b = own; b-- > 0;) y = earlier_chunk(chunks[b], rows.token(i), y);
       }
     }
   }
@@ -377,33 +377,37 @@ class DeltaPass {
 
 std::optional<ErrorModel> log_linear_chunk_error(const FormError& form) {
   const Units& units = form.units;
-  const Index n = form.head.tokens(), columns = form.head.v.cols();
-  ErrorSum sum(units, n, columns);
+  const RowSet rows = form.row_set();
+  ErrorSum sum(units, rows.count(), form.head.v.cols());
   Array o;
   const Shares a = scalar_pass(form, Norm::absolute, o, sum), s = scalar_pass(form, Norm::square, o, sum);
-  sum.rounded("weights", units.operand, a.weights, s.weights);
-  sum.rounded("state", units.operand, a.first_state, s.first_state);
-  sum.rounded("state", units.carried_state, a.state, s.state);
-  sum.rounded("keys", units.operand, a.keys, s.keys);
-  sum.rounded("carry", units.carry, a.carry, s.carry);
-  sum.arithmetic(a.arithmetic);
+  const auto rounded = [&](const char* label, double unit, const Array& absolute, const Array& square) {
+    sum.rounded(label, unit, rows.pick(absolute), rows.pick(square));
+  };
+  rounded("weights", units.operand, a.weights, s.weights);
+  rounded("state", units.operand, a.first_state, s.first_state);
+  rounded("state", units.carried_state, a.state, s.state);
+  rounded("keys", units.operand, a.keys, s.keys);
+  rounded("carry", units.carry, a.carry, s.carry);
+  sum.arithmetic(rows.pick(a.arithmetic));
   return finish_output(form, sum, o);
 }
 
 std::optional<ErrorModel> log_linear_delta_chunk_error(const FormError& form) {
   const Units& units = form.units;
-  const Index n = form.head.tokens(), columns = form.head.v.cols();
-  ErrorSum sum(units, n, columns);
+  const RowSet rows = form.row_set();
+  ErrorSum sum(units, rows.count(), form.head.v.cols());
   const auto chunks = walk(form, sum);
   DeltaPass absolute(form, Norm::absolute), square(form, Norm::square);
-  absolute.run(chunks), square.run(chunks);
+  absolute.run(chunks, rows), square.run(chunks, rows);
   for (const auto& [label, share] : absolute.labels) {
     const double unit = label == "carry"           ? units.carry
                         : label == "state.carried" ? units.carried_state
                                                    : units.operand;
-    sum.rounded(label == "state.carried" ? "state" : label, unit, share, square.labels.at(label));
+    sum.rounded(label == "state.carried" ? "state" : label, unit, rows.pick(share),
+                rows.pick(square.labels.at(label)));
   }
-  sum.arithmetic(absolute.arithmetic);
+  sum.arithmetic(rows.pick(absolute.arithmetic));
   return finish_output(form, sum, absolute.o);
 }
 

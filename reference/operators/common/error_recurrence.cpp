@@ -27,7 +27,8 @@ struct Event {
 
 class Recurrent {
  public:
-  explicit Recurrent(const FormError& f)
+  // With `history` the exact states of all tokens are kept, as walks back need them.
+  Recurrent(const FormError& f, bool history)
       : form(f),
         head(f.head),
         units(f.units),
@@ -43,13 +44,14 @@ class Recurrent {
         reading(Array::Zero(n, columns)),
         gates(declared_gates(f)) {
     covers.push_back(initial());
+    if (!history) return;
     for (Index t = 0; t < n; ++t) {
       phis.push_back(transition(t));
       Cover next = applied(phis.back(), covers.back());
       add_token(next, t);
       covers.push_back(std::move(next));
     }
-    for (Index t = 0; t < n; ++t) read(t);
+    for (Index t = 0; t < n; ++t) read(t, covers[static_cast<std::size_t>(levels ? t : t + 1)]);
   }
 
   double step_gate(Index t) const {
@@ -114,6 +116,13 @@ class Recurrent {
       merge(cover);
     }
   }
+  static double largest_of(const Cover& cover) {
+    double largest = 0;
+    for (const Block& block : cover)
+      if (block.state.size() > 0) largest = larger(largest, block.state.cwiseAbs().maxCoeff());
+    return largest;
+  }
+  static double larger(double a, double b) { return a >= b ? a : b; }  // b where it is NaN
   // Adds siblings up; returns the sources of what an addition may have rounded.
   static std::vector<Index> merge(Cover& cover) {
     std::vector<Index> added;
@@ -155,7 +164,8 @@ class Recurrent {
 
   // Walks every output's row back through the transitions and adds up what it meets.
   ErrorModel finish() {
-    ErrorSum sum(units, n, columns);
+    const RowSet rows = form.row_set();
+    ErrorSum sum(units, rows.count(), columns);
     const auto by_position = [this](std::vector<Event>& events) {
       std::vector<std::vector<const Event*>> at(static_cast<std::size_t>(n) + 1);
       for (const Event& event : events) at[static_cast<std::size_t>(event.at)].push_back(&event);
@@ -172,25 +182,28 @@ class Recurrent {
         add(Norm::absolute, *event, y, absolute);
         add(Norm::square, *event, y, square);
       }
-      const Index rows = n - at + 1;
-      y.bottomRows(rows) =
-          Array(delta ? Array(y.bottomRows(rows) * phis[static_cast<std::size_t>(at - 1)])
-                      : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(rows)));
+      const Index later = n - at + 1;
+      y.bottomRows(later) =
+          Array(delta ? Array(y.bottomRows(later) * phis[static_cast<std::size_t>(at - 1)])
+                      : Array(phis[static_cast<std::size_t>(at - 1)](0, 0) * y.bottomRows(later)));
     }
     for (const Event* event : arithmetic_at[0]) add(Norm::absolute, *event, y, plain);
-    for (const Cover& cover : covers)
-      for (const Block& block : cover) sum.range("S", units.contract.state, block.state);
-    partial_ranges(sum);
-    sum.rounded("S", units.carry, absolute, square);
-    sum.arithmetic(plain);
+    double largest = 0;
+    for (const Cover& cover : covers) largest = larger(largest, largest_of(cover));
+    return finish(sum, rows, largest, absolute, square, plain);
+  }
+  ErrorModel finish(ErrorSum& sum, const RowSet& rows, double largest, const Array& absolute,
+                    const Array& square, const Array& plain) const {
+    sum.range("S", units.contract.state, largest);
+    partial_ranges(largest, sum);
+    sum.rounded("S", units.carry, rows.pick(absolute), rows.pick(square));
+    sum.arithmetic(rows.pick(plain));
     return finish_output(form, sum, o);
   }
 
   // Whatever is added up on the way, by sizes: k k^T, phi S, k v^T, q S and its part of the output.
-  void partial_ranges(ErrorSum& sum) const {
-    double state = 0, phi = 1, injected = 0, query = 1, level = 1;
-    for (const Cover& cover : covers)
-      for (const Block& block : cover) state = std::max(state, block.state.cwiseAbs().maxCoeff());
+  void partial_ranges(double state, ErrorSum& sum) const {
+    double phi = 1, injected = 0, query = 1, level = 1;
     for (Index t = 0; t < n; ++t) {
       const double key = k.row(t).cwiseAbs().maxCoeff(), most_beta = std::max(1.0, std::abs(beta(t)));
       if (delta) phi = std::max(phi, 1 + key * key * most_beta);
@@ -223,11 +236,13 @@ class Recurrent {
       for (Index i = 0; i < rows; ++i) seen.row(i) *= size_of(p, weight(first + i, event.source));
     total.middleRows(first, rows) += seen;
   }
-  // The value of row t and the arithmetic of reading it.
-  void read(Index t) {
+
+ public:
+  // The value of row t and the arithmetic of reading it, from the states after the token, or with levels before it.
+  void read(Index t, const Cover& cover) {
     const double u = units.step, dot = units.gamma_step(d) + units.query * (1 + units.gamma_step(d));
     if (!levels) {
-      const Array& state = covers[static_cast<std::size_t>(t) + 1][0].state;
+      const Array& state = cover[0].state;
       o.row(t) = q.row(t) * state;
       reading.row(t) = dot * (q.row(t).cwiseAbs() * state.cwiseAbs());
       return;
@@ -247,7 +262,7 @@ class Recurrent {
     reading.row(t) =
         (std::abs(weight(t, head.initial.position + t) * beta(t)) * dot * size + 3 * u * std::abs(own)) *
         v.row(t).cwiseAbs();
-    for (const Block& block : covers[static_cast<std::size_t>(t)]) {
+    for (const Block& block : cover) {
       const double lambda = weight(t, block.start);
       const Array term = y * block.state;
       o.row(t) += lambda * term;
@@ -378,10 +393,121 @@ class Scan {
   std::map<std::pair<Index, Index>, Segment> nodes_;
 };
 
+// The stream of a scalar transition without a history: what reaches output t from a local error E of the state at p is
+// |phi_p+1 .. phi_t| |q_t| E, so that the errors of a block travel forward with it and are read once. With levels a row
+// reads the blocks before its token. Norms as in Recurrent: plain arithmetic, and carried states by sizes and squares.
+class ScalarStream {
+ public:
+  explicit ScalarStream(const FormError& form)
+      : r_(form, false),
+        plain_(Array::Zero(r_.n, r_.columns)),
+        absolute_(plain_),
+        square_(plain_),
+        cover_(r_.covers[0]),
+        errors_(cover_.size(), none()) {}
+
+  ErrorModel run() {
+    double largest = Recurrent::largest_of(cover_);
+    for (Index t = 0; t < r_.n; ++t) {
+      if (r_.levels) read(t);
+      const bool kept = r_.levels && t > 0 && r_.keeps(r_.transition(t));
+      const Cover before = kept ? cover_ : Cover{};
+      advance(t);
+      carry(before);
+      largest = Recurrent::larger(largest, Recurrent::largest_of(cover_));
+      if (!r_.levels) read(t);
+    }
+    const RowSet rows = r_.form.row_set();
+    ErrorSum sum(r_.units, rows.count(), r_.columns);
+    return r_.finish(sum, rows, largest, absolute_, square_, plain_ + r_.reading);
+  }
+
+ private:
+  struct Errors {
+    Array arithmetic, absolute, square;
+  };
+  Errors none() const {
+    const Array zero = Array::Zero(r_.d, r_.columns);
+    return {zero, zero, zero};
+  }
+  void read(Index t) {
+    r_.read(t, cover_);
+    const double gate = r_.levels ? r_.step_gate(t) : 1;
+    for (std::size_t b = 0; b < cover_.size(); ++b) {
+      const double factor = gate * r_.weight(t, cover_[b].start);
+      const auto query = factor * r_.q.row(t);
+      plain_.row(t).noalias() += query.cwiseAbs() * errors_[b].arithmetic;
+      if (r_.units.carry == 0) continue;
+      absolute_.row(t).noalias() += query.cwiseAbs() * errors_[b].absolute;
+      square_.row(t).noalias() += query.cwiseAbs2() * errors_[b].square;
+    }
+  }
+  void advance(Index t) {
+    const double phi = r_.step_gate(t), size = std::abs(phi),
+                 local = (phi == 1 ? 0 : r_.units.step * size) + size * r_.gate_error_of(t);
+    for (std::size_t b = 0; b < cover_.size(); ++b) {
+      Errors& e = errors_[b];
+      e.arithmetic = size * e.arithmetic + local * cover_[b].state.cwiseAbs();
+      if (r_.units.carry > 0) e.absolute *= size, e.square *= phi * phi;
+      cover_[b].state *= phi;
+    }
+    const Array injected = r_.injection(t);
+    if (!r_.levels) {
+      cover_[0].state += injected;
+      errors_[0].arithmetic +=
+          r_.units.gamma_step(1) * injected.cwiseAbs() + r_.units.step * cover_[0].state.cwiseAbs();
+      return;
+    }
+    cover_.push_back({r_.head.initial.position + t, 0, injected});
+    errors_.push_back(none());
+    errors_.back().arithmetic = r_.units.gamma_step(1) * injected.cwiseAbs();
+    merge();
+  }
+  // As Recurrent::merge, the errors too; one rounding for each merge that ends in a block.
+  void merge() {
+    std::vector<Index> added;
+    for (std::size_t i = 0; i + 1 < cover_.size();) {
+      Block &left = cover_[i], &right = cover_[i + 1];
+      if (left.log_size != right.log_size || (left.start >> left.log_size) % 2 != 0) {
+        ++i;
+        continue;
+      }
+      left.state += right.state;
+      errors_[i].arithmetic += errors_[i + 1].arithmetic;
+      errors_[i].absolute += errors_[i + 1].absolute, errors_[i].square += errors_[i + 1].square;
+      ++left.log_size;
+      added.push_back(left.start);
+      cover_.erase(cover_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      errors_.erase(errors_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      if (i > 0) --i;
+    }
+    for (const Index source : added)
+      for (std::size_t b = 0; b < cover_.size(); ++b)
+        if (cover_[b].start == source) errors_[b].arithmetic += r_.units.step * cover_[b].state.cwiseAbs();
+  }
+  void carry(const Cover& before) {
+    if (r_.units.carry == 0) return;
+    for (std::size_t b = 0; b < cover_.size(); ++b) {
+      const Block& block = cover_[b];
+      const bool unchanged = std::any_of(before.begin(), before.end(), [&](const Block& x) {
+        return x.start == block.start && x.log_size == block.log_size && x.state == block.state;
+      });
+      if (unchanged) continue;
+      errors_[b].absolute += block.state.cwiseAbs(), errors_[b].square += block.state.cwiseAbs2();
+    }
+  }
+
+  Recurrent r_;
+  Array plain_, absolute_, square_;
+  Cover cover_;
+  std::vector<Errors> errors_;
+};
+
 }  // namespace
 
 std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
-  Recurrent r(form);
+  if (!form.declaration.beta) return ScalarStream(form).run();
+  Recurrent r(form, true);
   for (Index t = 0; t < r.n; ++t) {
     const Index first = t + (r.levels ? 1 : 0);
     const Phi& phi = r.phis[static_cast<std::size_t>(t)];
@@ -405,7 +531,7 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
 }
 
 std::optional<ErrorModel> recurrence_scan_error(const FormError& form) {
-  Recurrent r(form);
+  Recurrent r(form, true);
   Scan(r).run();
   return r.finish();
 }

@@ -12,13 +12,15 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
   const Units& units = form.units;
   const Array q = to_array(form.head.q), k = to_array(form.head.k), v = to_array(form.head.v);
   const Index n = q.rows(), columns = v.cols();
-  ErrorSum sum(units, n, columns);
+  const RowSet rows = form.row_set();
+  ErrorSum sum(units, rows.count(), columns);
   Array o = Array::Zero(n, columns), arithmetic = o, carried = o, carried_square = o, rounded = o,
         rounded_square = o;
   const double score = units.gamma_step(q.cols()) + 2 * units.input + units.query;
   const double exponential =
       2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() + units.step;
-  for (Index t = 0; t < n; ++t) {
+  for (Index i = 0; i < rows.count(); ++i) {
+    const Index t = rows.token(i);
     const Eigen::VectorXd scores = k.topRows(t + 1) * q.row(t).transpose();
     const Eigen::VectorXd sizes = k.topRows(t + 1).cwiseAbs() * q.row(t).cwiseAbs().transpose();
     const Eigen::VectorXd weights = (scores.array() - scores.maxCoeff()).exp();
@@ -62,10 +64,10 @@ std::optional<ErrorModel> softmax_error(const FormError& form) {
     sum.range("sum", units.contract.accumulate, most);
     sum.range("sum", units.contract.state, most);
   }
-  sum.rounded("weights", units.operand + units.input, rounded,
-              rounded_square);  // P as a product reads it, and V
-  sum.rounded("sum", units.carry, carried, carried_square);
-  sum.arithmetic(arithmetic);
+  sum.rounded("weights", units.operand + units.input, rows.pick(rounded),
+              rows.pick(rounded_square));  // P as a product reads it, and V
+  sum.rounded("sum", units.carry, rows.pick(carried), rows.pick(carried_square));
+  sum.arithmetic(rows.pick(arithmetic));
   return finish_output(form, sum, o);
 }
 

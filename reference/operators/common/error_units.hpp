@@ -17,6 +17,9 @@ using Array = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 inline Array to_array(const Matrix<double>& m) {
   return Eigen::Map<const Array>(m.data(), m.rows(), m.cols());
 }
+inline Array rows_of(const Matrix<double>& m, Index first, Index count) {
+  return Eigen::Map<const Array>(m.data() + first * m.cols(), count, m.cols());
+}
 inline Matrix<double> to_matrix(const Array& a) {
   Matrix<double> result(a.rows(), a.cols());
   Eigen::Map<Array>(result.data(), a.rows(), a.cols()) = a;
