@@ -2,7 +2,8 @@
 
     attest check --battery --process 'python gpu_checks/adapters/examples/scan_lite_operators.py [cpu|cuda]'  # pip install mamba_scan_lite
 
-It forms the state of every token of a chunk of 32, dividing by products of decays, and reads it: judged as a stream.
+It forms the state of every token of a chunk of 32, weighing by quotients of products of decays, and reads it. Judged as a
+chunk algorithm, whose rounding of the weights this is.
 """
 
 import os
@@ -14,7 +15,7 @@ from attest_adapter import kernel, serve
 device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 
 
-@kernel(op="retention", form="stream", contract="input=fp32 exp=106ulp output=fp32", features="initial_state final_state backward",
+@kernel(op="retention", form="chunk c=32", contract="input=fp32 exp=106ulp output=fp32", features="initial_state final_state backward",
         limits="d=1..256 dv=1..256 t=1..4096", device=device)
 def scan_lite_retention(q, k, v, scale=1.0, decay=1.0, initial_state_S=None):
     import torch
