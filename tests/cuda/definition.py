@@ -71,7 +71,7 @@ def definition(op, q, k, v, g=None, beta=None, level_scales=None, scale=None, de
     for i, (begin, end) in enumerate(zip(ends, ends[1:])):
         part = {name: value[:, begin:end] for name, value in x.items()}
         parts.append(one_sequence(op, part, scale, decay, None if state is None else state[i:i + 1]))
-    return {"o": torch.cat([o for o, _ in parts], 1), "final_state.S": torch.cat([S for _, S in parts]) if parts[0][1] is not None else None}
+    return {"o": torch.cat([o for o, _ in parts], 1), "final_state.S": torch.cat([S for _, S in parts])}  # softmax is not packed
 
 
 def main():

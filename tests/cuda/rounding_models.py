@@ -2,7 +2,7 @@
 
     attest check --battery --check '[vp]*' --seed 1 --process 'python3 tests/cuda/rounding_models.py'
 
-values_faded, keys_faded   mamba2 in fp16, chunks of 64, weights w = e^(G_last - G): S <- e^G_last S + k^T fp16(w v), or fp16(w k)^T v
+values_faded, keys_faded   mamba2 in fp16, chunks of 64, w = e^(G_last - G): S <- e^G_last S + k^T fp16(w v), or fp16(w k)^T v
 delta.values_faded, delta.keys_faded   the same of gated_delta
 products_truncated, products_rounded   retention in fp32: operands of products cut to tf32's 11 bits, or rounded to the nearest
 reports/baseline/third_party_h200.md says what each of them shows.

@@ -4,7 +4,7 @@
     attest check --time-limit 600 --battery --process '/tmp/fla/bin/python gpu_checks/adapters/examples/fla_operators.py'
 
 The contracts are read off the kernels: operands of products are rounded to the type of q, sums and the carried state are
-fp32; weights are exp2 of a rounded g log2(e), 0 below g = -104, hence exp=106ulp. Log-gates are finite: of -infinity the
+fp32; weights are exp2 of a rounded g log2(e), and 0 below g = -104, hence exp=106ulp. Log-gates are finite: of -infinity the
 kernels form differences. Gradients are asked of them through autograd. Without the packages or a GPU: NOT RUN (77).
 The argument `cpu` with TRITON_INTERPRET=1 runs Triton's interpreter, for what it can carry.
 """
@@ -26,7 +26,8 @@ def every_type(op, form, features, types=("bf16", "fp16", "fp32"), gates="fp32",
         for t in types:
             gate, ulp = (t, 1) if gates == "input" and t != "fp32" else ("fp32", 106)
             product = fp32_products if t == "fp32" else t
-            contract = f"input={t} product={product} accumulate=fp32 intermediate={t} state=fp32 gate_sum={gate}/chunk exp={ulp}ulp{more} output={t}"
+            contract = (f"input={t} product={product} accumulate=fp32 intermediate={t} state=fp32 gate_sum={gate}/chunk "
+                        f"exp={ulp}ulp{more} output={t}")
             kernel(op=op, form=form, contract=contract, features=features, limits=sizes,
                    name=f"{function.__name__}.{t}", device=device)(function)
         return function

@@ -1,8 +1,9 @@
 """The chunked operators of jax-linear-attention 0.1 (package jla), in fp32.
 
-    attest check --battery --time-limit 300 --process 'python gpu_checks/adapters/examples/jax_linear_attention.py'  # pip install jax-linear-attention
+    attest check --battery --time-limit 300 --process 'python gpu_checks/adapters/examples/jax_linear_attention.py'
 
-JAX compiles anew for every shape: a battery takes ten minutes. Log-gates are finite: of -infinity it forms differences.
+After pip install jax-linear-attention. JAX compiles anew for every shape: a battery takes ten minutes. Log-gates are
+finite: of -infinity it forms differences.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Lightning Attention 2 (lightning_attn 0.0.5, Triton): retention, and linear attention without a decay.
 
-    attest check --battery --process 'python gpu_checks/adapters/examples/lightning_operators.py'    # pip install lightning_attn
+    attest check --battery --process 'python gpu_checks/adapters/examples/lightning_operators.py'
 
-Products are of fp32 values in tf32; the slope of a head is -log(decay), finite. The package refuses d and dv that divide 16
-and compiles for d a power of two.
+After pip install lightning_attn. Products are of fp32 values in tf32; the slope of a head is -log(decay), finite. The
+package refuses d and dv that divide 16 and compiles for d a power of two.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Gated delta rule of opengdn 0.1: chunkwise in PyTorch, and its Triton kernels (bf16).
 
-    attest check --battery --process 'python gpu_checks/adapters/examples/opengdn_operators.py [cpu|cuda]'  # pip install opengdn
+    attest check --battery --process 'python gpu_checks/adapters/examples/opengdn_operators.py [cpu|cuda]'
 
-It takes alpha = exp(g) in the type of q, and the state as [dv, d] in that type: both are rounded to it here, and the contract
-says so (gate_sum, state). The Triton kernel goes token by token in fp32.
+After pip install opengdn. It takes alpha = exp(g) in the type of q, and the state as [dv, d] in that type: both are rounded
+to it here, and the contract says so (gate_sum, state). The Triton kernel goes token by token in fp32.
 """
 
 import os
@@ -17,7 +17,8 @@ features = "initial_state final_state backward"
 
 
 def call(function, q, k, v, g, beta, scale, state):
-    o, last = function((scale * q).to(q.dtype), k, v, g.exp().to(q.dtype), beta.to(q.dtype), None if state is None else state.mT.contiguous())
+    state = None if state is None else state.mT.contiguous()
+    o, last = function((scale * q).to(q.dtype), k, v, g.exp().to(q.dtype), beta.to(q.dtype), state)
     return {"o": o, "final_state.S": last.mT}
 
 

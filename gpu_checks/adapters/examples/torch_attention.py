@@ -49,8 +49,8 @@ def sdpa(backend):
 for name, backend, types in (("flash", "FLASH_ATTENTION", "bf16 fp16"), ("cudnn", "CUDNN_ATTENTION", "bf16 fp16"),
                              ("efficient", "EFFICIENT_ATTENTION", "bf16 fp16 fp32"), ("math", "MATH", "bf16 fp16 fp32")):
     for t in types.split():
-        kernel(op="softmax", form="stream", contract=f"input={t} product={t} accumulate=fp32 intermediate={t} exp=106ulp output={t}",
-               features="backward", limits="d=1..128 dv=1..128 t=1..16384", name=f"torch_sdpa_{name}.{t}", device=device)(sdpa(backend))
+        kernel(op="softmax", form="stream", name=f"torch_sdpa_{name}.{t}", limits="d=1..128 dv=1..128 t=1..16384", device=device,
+               contract=f"input={t} product={t} accumulate=fp32 intermediate={t} exp=106ulp output={t}")(sdpa(backend))
 
 
 serve()
