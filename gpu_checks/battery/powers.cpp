@@ -36,6 +36,14 @@ void scaled(const BatteryContext& context, const Problem& problem, const char* f
   findings.exact(other, "o", after->at("o"), expected);
 }
 
+bool drawn_suffice(const BatteryContext& context) {
+  return wide_range(context.kernel.contract) && context.has("deterministic");
+}
+
+std::string not_applicable(const BatteryContext& context) {
+  return drawn_suffice(context) ? std::string() : no_lattice(context);
+}
+
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
   Random random(context.seed, "powers");
@@ -51,9 +59,9 @@ CheckOutcome run(const BatteryContext& context) {
         findings.input(std::string(field) + " times 2^" + std::to_string(exponent) + ", " +
                        short_text(fitted(context, shape)));
         std::optional<Problem> problem;
-        if (wide && context.has("deterministic"))
+        if (drawn_suffice(context))
           problem = drawn(context, shape);
-        else if (no_lattice(context).empty())
+        else
           problem = draw_lattice(context, fitted(context, shape), random);
         if (problem)
           scaled(context, *problem, field, exponent, findings);
@@ -67,8 +75,7 @@ CheckOutcome run(const BatteryContext& context) {
 }  // namespace
 
 const BatteryCheck powers_check{
-    "powers", "bitwise", "a power of two in q, k or v comes out as a power of two",
-    "2 13",   false,     [](const BatteryContext&) { return std::string(); },
-    run};
+    "powers",       "bitwise", "a power of two in q, k or v comes out as a power of two", "2 13", false,
+    not_applicable, run};
 
 }  // namespace attest

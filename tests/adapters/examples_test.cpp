@@ -73,14 +73,17 @@ TEST(Cotangents, GoThroughTheDoorOfPlugins) {
 // The packages may be there or not: a module of that name that cannot be imported hides them.
 TEST(Examples, AreNotRunWithoutTheirPackages) {
   const TemporaryFolder folder;
-  std::ofstream(folder / "torch.py")
-      << "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n";
-  for (const std::string example : {"torch_attention.py", "fla_operators.py"}) {
+  for (const std::string module : {"torch", "jax"})
+    std::ofstream(folder / (module + ".py"))
+        << "raise ModuleNotFoundError(\"No module named '" + module + "'\", name='" + module + "')\n";
+  for (const std::string example :
+       {"torch_attention.py", "fla_operators.py", "lightning_operators.py", "opengdn_operators.py",
+        "scan_lite_operators.py", "jax_linear_attention.py"}) {
     const ProgramRun run = run_attest(folder, "check --process 'PYTHONPATH=" + folder.path().string() + " " +
                                                   python_with_numpy() + " gpu_checks/adapters/examples/" +
-                                                  example + "' --seed 1 --shape T=16,d=16,dv=16");
+                                                  example + "' --seed 1 --shape T=16,d=32,dv=32");
     EXPECT_EQ(run.exit_code, 77) << run.out << run.err;
-    EXPECT_THAT(run.out, HasSubstr("needs the module torch, which is not installed"));
+    EXPECT_THAT(run.out, testing::ContainsRegex("needs the module (torch|jax), which is not installed"));
     EXPECT_THAT(run.out, testing::Not(HasSubstr("FAIL ")));
   }
 }

@@ -1,11 +1,13 @@
 """The CUDA kernels beside flash-linear-attention (0.6) and PyTorch's flash attention: times and errors on the same tensors.
 
-    python3 tests/cuda/peers.py build-cuda/libattest_cuda_kernels.so
+    python3 tests/cuda/peers.py build-cuda/libattest_cuda_kernels.so [T,T,... [OPERATOR,...]]
 
 on a GPU, with PyTorch and flash-linear-attention. bf16, H = 16, d = dv = 128, forward. Of HLA, which it does not have,
-flash-linear-attention runs the composition of its simple GLA (two calls, three of the third order). Errors are against the
-definition in fp64 at T = 2048: |error| / |o| over the tensor, and the largest in a row over the root mean square of that
-row. Prints Markdown tables; 77 without a GPU."""
+flash-linear-attention runs the composition of its simple GLA (two calls, three of the third order); its kernels are tuned
+anew for every T, its level scales are in bf16, as it wants them. Errors are against the definition in fp64 at T = 2048:
+|error| / |o| over the tensor, and the largest in a row over the root mean square of that row. Prints Markdown tables; 77
+without a GPU."""
+import gc
 import math
 import statistics
 import sys
@@ -98,18 +100,62 @@ def flash_linear(torch, op, x, decay):
         "gated_delta": lambda: chunk_gated_delta_rule(q, k, v, x["g"], x["beta"], scale=1.0)[0],
         "log_linear_mamba2": lambda: chunk_log_linear_attn(q, k, v, x["g"], scales, scale=1.0)[0],
     }
-    scales = x.get("level_scales")
-    if op == "log_linear_mamba2":
-        try:
-            calls[op]()
-        except Exception:  # it multiplies them by weights in the type of q
-            scales = scales.to(q.dtype)
-            print("(flash-linear-attention's level scales in bf16)")
+    scales = x["level_scales"].to(q.dtype) if "level_scales" in x else None  # it multiplies weights in that type by them
     return calls.get(op)
+
+
+def forget_tuning():
+    """Triton keeps the configuration that was best at the first length it met."""
+    from triton.runtime.autotuner import Autotuner
+
+    for tuner in [x for x in gc.get_objects() if isinstance(x, Autotuner)]:
+        tuner.cache.clear()
 
 
 def reason(error):
     return f"not run: {type(error).__name__}: {str(error).splitlines()[0][:90] if str(error) else ''}"
+
+
+def title(op, decay):
+    return op + ("" if "hla" not in op else f" (decay {DECAY})" if decay != 1 else " (no decay)")
+
+
+def print_errors(torch, library, rows):
+    print("\n| kernel, T = 2048, H = 16 | rms | worst | FLA rms | FLA worst |\n| --- | ---: | ---: | ---: | ---: |")
+    for op, decay in rows:
+        x = draw(torch, op, 2048, 16)
+        options = {"decay": decay} if decay != 1 else {}
+        expected = definition(torch, op, x, decay)
+        cells = ["%.2e | %.2e" % errors(library.prepare(f"cuda.{op}.masked.bf16", x, **options)(), expected)]
+        try:
+            peer = flash_linear(torch, op, x, decay)
+            cells.append("%.2e | %.2e" % errors(peer(), expected) if peer else "none | none")
+        except Exception as error:  # what the peer does not take is its row, not the end of the table
+            cells.append(reason(error) + " |")
+        print("| " + " | ".join([title(op, decay)] + cells) + " |", flush=True)
+
+
+def print_times(torch, library, rows, tokens):
+    q, k, v = (torch.randn(1, 16, tokens, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        sdpa = median_ms(torch, lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+                         15 if tokens < 100000 else 3)
+    del q, k, v
+    print(f"\n| kernel, T = {tokens}, H = 16 | ms | FLA ms | of FLA's time | flash SDPA ms |\n"
+          "| --- | ---: | ---: | ---: | ---: |")
+    for op, decay in rows:
+        x = draw(torch, op, tokens, 16)
+        run = library.prepare(f"cuda.{op}.masked.bf16", x, **({"decay": decay} if decay != 1 else {}))
+        own, ratio = median_ms(torch, run, 15), ""
+        del run
+        try:
+            peer = flash_linear(torch, op, x, decay)
+            with torch.no_grad():
+                other = median_ms(torch, peer, 15) if peer else None
+            text, ratio = ("%.4f" % other, "%.0f %%" % (100 * own / other)) if peer else ("none", "")
+        except Exception as error:
+            text = reason(error)
+        print(f"| {title(op, decay)} | {own:.4f} | {text} | {ratio} | {sdpa:.4f} |", flush=True)
 
 
 def main():
@@ -124,43 +170,13 @@ def main():
     from cuda_library import Library
 
     library = Library(sys.argv[1])
-    rows = [(op, decay) for op in WORDS for decay in ((1, DECAY) if "hla" in op else (1,))]
-    title = lambda op, decay: op + ("" if "hla" not in op else f" (decay {DECAY})" if decay != 1 else " (no decay)")
-
-    print("| kernel, T = 2048, H = 16 | rms | worst | FLA rms | FLA worst |\n| --- | ---: | ---: | ---: | ---: |")
-    for op, decay in rows:
-        x = draw(torch, op, 2048, 16)
-        options = {"decay": decay} if decay != 1 else {}
-        expected = definition(torch, op, x, decay)
-        cells = ["%.2e | %.2e" % errors(library.prepare(f"cuda.{op}.masked.bf16", x, **options)(), expected)]
-        try:
-            peer = flash_linear(torch, op, x, decay)
-            cells.append("%.2e | %.2e" % errors(peer(), expected) if peer else "none | none")
-        except Exception as error:  # what the peer does not take is its row, not the end of the table
-            cells.append(reason(error) + " |")
-        print("| " + " | ".join([title(op, decay)] + cells) + " |", flush=True)
-
-    for tokens in (4096, 8192, 16384, 131072):
-        q, k, v = (torch.randn(1, 16, tokens, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
-            sdpa = median_ms(torch, lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
-                             15 if tokens < 100000 else 3)
-        del q, k, v
-        print(f"\n| kernel, T = {tokens}, H = 16 | ms | FLA ms | of FLA's time | flash SDPA ms |\n"
-              "| --- | ---: | ---: | ---: | ---: |")
-        for op, decay in rows:
-            x = draw(torch, op, tokens, 16)
-            run = library.prepare(f"cuda.{op}.masked.bf16", x, **({"decay": decay} if decay != 1 else {}))
-            own, ratio = median_ms(torch, run, 15), ""
-            del run
-            try:
-                peer = flash_linear(torch, op, x, decay)
-                with torch.no_grad():
-                    other = median_ms(torch, peer, 15) if peer else None
-                text, ratio = ("%.4f" % other, "%.0f %%" % (100 * own / other)) if peer else ("none", "")
-            except Exception as error:
-                text = reason(error)
-            print(f"| {title(op, decay)} | {own:.4f} | {text} | {ratio} | {sdpa:.4f} |", flush=True)
+    lengths = [int(t) for t in sys.argv[2].split(",")] if len(sys.argv) > 2 else [4096, 8192, 16384, 131072]
+    operators = sys.argv[3].split(",") if len(sys.argv) > 3 else WORDS
+    rows = [(op, decay) for op in operators for decay in ((1, DECAY) if "hla" in op else (1,))]
+    for tokens in lengths:
+        forget_tuning()
+        print_times(torch, library, rows, tokens)
+    print_errors(torch, library, rows)
 
     a = torch.randn(1 << 30, device="cuda", dtype=torch.bfloat16)
     b = torch.empty_like(a)
