@@ -8,6 +8,7 @@
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
+#include "fuzz/opening.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -17,7 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int candidates = 10;
-constexpr Index first_expensive = 20;  // number of the case
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
@@ -46,7 +46,9 @@ class Hunt {
         options_(options),
         how_(how_to_do(options)),
         grammar_(context_, options.objective == Objective::error),
-        random_(options.seed, "hunt " + subject.kernel.name) {
+        random_(options.seed, "hunt " + subject.kernel.name),
+        opening_(options.opening && options.objective == Objective::fail ? opening_inputs(context_, random_)
+                                                                         : std::vector<FuzzInput>()) {
     report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
   }
 
@@ -55,8 +57,7 @@ class Hunt {
     while (!over()) {
       std::vector<FuzzInput> inputs;
       const Index room = options_.cases ? *options_.cases - report_.cases : options_.batch;
-      for (asked_ahead_ = 0; asked_ahead_ < std::min(room, options_.batch); ++asked_ahead_)
-        inputs.push_back(next_input());
+      for (Index i = 0; i < std::min(room, options_.batch); ++i) inputs.push_back(next_input());
       ask_all(inputs, false);
     }
     report_.stopped = options_.stop && options_.stop();
@@ -88,9 +89,11 @@ class Hunt {
     if (options_.strategy == Strategy::plain) return grammar_.plain(random_);
     if (options_.strategy == Strategy::grammar) return grammar_.draw(random_);
     const bool climbs = options_.objective == Objective::error;
-    if (!climbs && !report_.first_failure && report_.cases + asked_ahead_ == first_expensive &&
-        cannot_ask(context_, Question::width).empty())
-      return expensive();
+    if (opened_ < opening_.size()) {
+      for (const std::uint64_t pair : pairs_of(opening_[opened_])) ++seen_[pair];
+      return opening_[opened_++];
+    }
+    if (climbs && random_.one_in(2)) return grammar_.few_roundings(random_);
     if (!elites_.empty() && (climbs ? !random_.one_in(4) : random_.one_in(4))) {
       if (climbs && best_elite_ && random_.one_in(3))
         return grammar_.mutate_values(elites_[*best_elite_].input, random_);
@@ -101,8 +104,6 @@ class Hunt {
     }
     return rarest([&] { return grammar_.draw(random_); }, candidates);
   }
-  // What the grammar draws rarely, because it takes seconds, is asked once for certain.
-  FuzzInput expensive() { return grammar_.of_battery(Question::width, random_); }
   // The best of so many kept ones.
   std::size_t pick(int among) {
     std::size_t chosen = random_.below(elites_.size());
@@ -301,8 +302,9 @@ class Hunt {
   const HowToDo how_;
   const Grammar grammar_;
   Random random_;
+  const std::vector<FuzzInput> opening_;
+  std::size_t opened_ = 0;
   HuntReport report_;
-  Index asked_ahead_ = 0;                    // drawn, not yet asked
   std::map<std::string, std::size_t> grid_;  // cell -> elite
   std::vector<Elite> elites_;
   std::optional<std::size_t> best_elite_;
