@@ -216,7 +216,7 @@ class Hunt {
       if (!replies[i].failed()) continue;
       HuntTask task = tasks[i];
       task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
-      if (replies[i].single) task.input.question = Question::value;
+      if (replies[i].single) task.input.question = *single_question(task.input.question);
       if (++alike_[alike(task.input, task.part)] > most_alike && task.number > 0) continue;
       close.push_back(std::move(task)), places.push_back(i);
     }
@@ -265,7 +265,7 @@ class Hunt {
     if (options_.until_first_failure) return;
     Finding finding;
     finding.first = input;
-    if (reply.single) finding.first.question = Question::value;
+    if (reply.single) finding.first.question = *single_question(input.question);
     const std::string words = alike(finding.first, reply.part);
     if (!settled) return count_alike(words);
     finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;

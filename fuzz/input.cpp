@@ -241,6 +241,13 @@ Index levels_of(Index tokens, Index before) {
   return std::bit_width(static_cast<std::uint64_t>(std::max<Index>(tokens + before - 1, 0))) + 1;
 }
 
+std::optional<Question> single_question(Question question) {
+  if (question == Question::lattice_again) return Question::lattice;
+  const bool several =
+      question == Question::again || question == Question::new_data || question == Question::separate;
+  return several ? std::optional(Question::value) : std::nullopt;
+}
+
 bool is_battery(Question question) { return question == Question::width; }
 
 Built build(const BatteryContext& context, const FuzzInput& input) {

@@ -37,6 +37,8 @@ std::string_view question_name(Question question);
 std::optional<Question> question_named(std::string_view name);
 // Certified integers, compared bit by bit.
 bool is_lattice(Question question);
+// What the same input is asked in one call alone; none: it is one call, or is about several.
+std::optional<Question> single_question(Question question);
 // A whole check of the battery, which draws its own inputs from the seed: nothing to edit or to shrink.
 bool is_battery(Question question);
 
