@@ -264,6 +264,9 @@ FuzzInput spelled_out(const BatteryContext& context, const FuzzInput& input) {
   spelled.zeros = true, spelled.powers.clear(), spelled.edits.clear();
   auto parts = parts_of(context, input, spelled.shape);
   if (!parts) return input;
+  if (is_lattice(input.question) && parts->own.options.decay)
+    spelled.shape.options.decay =
+        parts->own.options.decay;  // lattice inputs have none, whatever the case says
   const auto spell_all = [&](const Problem& problem, const std::string& prefix, auto&& wanted) {
     for (const auto& [name, tensor] : problem.fields)
       if (wanted(name)) spell(tensor, prefix + name, spelled.edits);
