@@ -108,10 +108,10 @@ RunIdentity identity_of(const std::vector<const Kernel*>& kernels, std::uint64_t
   return {invoked_command_without("--resume"), seed, version, sha256(cases)};
 }
 
-std::string mutants_sha256(const std::vector<const Mutant*>& mutants) {
+std::string mutants_sha256(const std::vector<const Mutant*>& mutants, const std::string& check) {
   std::string text;
   for (const Mutant* mutant : mutants) text += kernel_identity(mutant->kernel);
-  return sha256(text);
+  return sha256(check.empty() ? text : text + "--check " + check);
 }
 
 const auto started = std::chrono::steady_clock::now();
@@ -271,6 +271,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
 }
 
 int check_mutants(const BatteryArguments& arguments, const std::string& version) {
+  refuse_unknown_check(arguments.check);
   const std::vector<const Mutant*> all = find_mutants(arguments.kernel);
   if (all.empty())
     throw BadInput("no mutant matches --kernel " + in_quotes(arguments.kernel) +
@@ -284,15 +285,15 @@ int check_mutants(const BatteryArguments& arguments, const std::string& version)
   if (arguments.shard)
     std::cout << fmt::format("shard {}: {} of {} mutants\n", to_text(*arguments.shard), chosen.size(),
                              all.size());
-  const KillMatrix matrix =
-      kill_matrix(chosen, arguments.effort, seed, threads_of(arguments.threads), show_progress);
+  const KillMatrix matrix = kill_matrix(chosen, arguments.effort, seed, threads_of(arguments.threads),
+                                        show_progress, arguments.check);
   end_progress();
   std::cout << matrix_text(matrix);
   if (!arguments.output.empty()) {
     nlohmann::ordered_json document = matrix_json(matrix);
     if (arguments.shard)
-      document["shard"] = to_json(
-          shard_of_run(*arguments.shard, static_cast<Index>(all.size()), version, mutants_sha256(all)));
+      document["shard"] = to_json(shard_of_run(*arguments.shard, static_cast<Index>(all.size()), version,
+                                               mutants_sha256(all, arguments.check)));
     write_file_atomically(std::filesystem::path(arguments.output) / kill_matrix_name,
                           document.dump(1) + "\n");
     const auto path = std::filesystem::path(arguments.output) / "kill_matrix.md";

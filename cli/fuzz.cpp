@@ -307,6 +307,7 @@ class FuzzRun {
   void how_to_hunt() {
     options_.objective = arguments_.objective;
     options_.seed = seed_of_shard(), options_.batch = arguments_.batch;
+    options_.opening = !arguments_.shard || arguments_.shard->index == 1;
     options_.threads = arguments_.threads > 0
                            ? arguments_.threads
                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

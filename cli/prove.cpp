@@ -55,12 +55,12 @@ std::string table(const std::vector<Entry>& entries) {
   const int columns = static_cast<int>(width);
   std::string text = line_of("claim", "verdict", "corrected", "evidence", columns);
   for (const Entry& entry : entries) {
-    text += line_of(entry.claim->id, finding_name(entry.decision.verdict),
-                    entry.corrected ? finding_name(entry.corrected->verdict) : "", summary(entry.decision),
-                    columns);
+    text += line_of(entry.claim->id, claim_verdict_name(entry.decision.verdict),
+                    entry.corrected ? claim_verdict_name(entry.corrected->verdict) : "",
+                    summary(entry.decision), columns);
     text += explain(entry);
     for (const auto& control : entry.controls)
-      text += line_of("  control: " + control.name, finding_name(control.decision.verdict), "",
+      text += line_of("  control: " + control.name, claim_verdict_name(control.decision.verdict), "",
                       summary(control.decision), columns);
   }
   return text;
@@ -70,10 +70,11 @@ std::string table(const std::vector<Entry>& entries) {
 std::string totals(const std::vector<Entry>& entries, double seconds) {
   std::size_t holds = 0, refuted = 0, undecided = 0, survivors = 0, controls = 0;
   for (const Entry& entry : entries) {
-    holds += entry.decision.verdict == Finding::holds, refuted += entry.decision.verdict == Finding::refuted;
+    holds += entry.decision.verdict == ClaimVerdict::holds,
+        refuted += entry.decision.verdict == ClaimVerdict::refuted;
     undecided += !entry.decided();
     for (const auto& control : entry.controls)
-      ++controls, survivors += control.decision.verdict != Finding::refuted;
+      ++controls, survivors += control.decision.verdict != ClaimVerdict::refuted;
   }
   std::string text =
       "evidence: shapes x random instances of each, total degree, probability that a false identity "
@@ -101,7 +102,7 @@ int exit_code_of(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     if (!entry.decided()) return exit_failed;
     for (const auto& control : entry.controls)
-      if (control.decision.verdict != Finding::refuted) return exit_failed;
+      if (control.decision.verdict != ClaimVerdict::refuted) return exit_failed;
   }
   return entries.empty() ? exit_nothing_ran : exit_passed;
 }

@@ -4,8 +4,10 @@
 #include <new>
 
 #include "gpu_checks/battery/checks.hpp"
+#include "gpu_checks/battery/gradient_lattice.hpp"
 #include "gpu_checks/battery/lattice.hpp"
 #include "gpu_checks/battery/laws.hpp"
+#include "gpu_checks/battery/layout.hpp"
 
 namespace attest {
 namespace {
@@ -16,7 +18,7 @@ constexpr Index widest_chunk =
     1024;  // that the check width, of two chunks more than 65,536 tokens, is asked about
 
 bool judges_states(const Problem& problem) {
-  return problem.sequences() * problem.heads * problem.tokens * problem.key_dim *
+  return problem.batch * problem.heads * problem.tokens * problem.key_dim *
              (problem.key_dim + problem.value_dim) <=
          most_state_work;
 }
@@ -47,13 +49,42 @@ Tensors same_nan(Tensors& got, Tensors expected) {
   return expected;
 }
 
-void ask_again(const BatteryContext& context, const FuzzInput& input, Problem& problem, Findings& findings) {
+// The same Problem object, so the same addresses, asked with other data (and another decay, where there is the option),
+// after which it is as it was.
+void call_with_other_data(const BatteryContext& context, const FuzzInput& input, Problem& problem,
+                          Findings& findings) {
+  Case other = fitted(context, input.shape);
+  other.seed += 2;
+  const Tensors fields = problem.fields;
+  const Options options = problem.options;
+  const auto fill = [&](const Tensors& from) {
+    for (const auto& [name, tensor] : from)
+      if (const auto field = problem.fields.find(name); field != problem.fields.end())
+        std::copy_n(tensor.data.begin(), std::min(tensor.data.size(), field->second.data.size()),
+                    field->second.data.begin());
+  };
+  fill(drawn(context, other).fields);
+  watched_call(context, problem, findings);
+  fill(fields);
+  if (!options.decay || has_no_decay(context) || context.kernel.without_decay) return;
+  problem.options.decay = *options.decay == Rational(1) ? Rational(1) / 2 : Rational(1);
+  watched_call(context, problem, findings);
+  problem.options = options;
+  fill(fields);
+}
+
+void call_longer(const BatteryContext& context, const FuzzInput& input, Findings& findings) {
   Case longer = input.shape;
   longer.tokens = *longer.tokens + 7, longer.seed += 2, longer.packed.clear();
-  const auto first = watched_call(context, problem, findings);
-  if (!first) return;
   Problem other = drawn(context, longer);
   watched_call(context, other, findings);
+}
+
+void ask_again(const BatteryContext& context, const FuzzInput& input, Problem& problem, Findings& findings) {
+  call_with_other_data(context, input, problem, findings);
+  const auto first = watched_call(context, problem, findings);
+  if (!first) return;
+  call_longer(context, input, findings);
   const auto second = watched_call(context, problem, findings);
   if (!second) return;
   Tensors again = *second;
@@ -61,28 +92,69 @@ void ask_again(const BatteryContext& context, const FuzzInput& input, Problem& p
   if (!findings.failed()) judge_value(context, problem, *second, findings);
 }
 
-// The same Problem object, so the same addresses, first with other data (and another decay, where there is the option).
+void ask_lattice_again(const BatteryContext& context, const FuzzInput& input, Problem& problem,
+                       Findings& findings) {
+  const Tensors expected = lattice_outputs(context, problem);
+  call_with_other_data(context, input, problem, findings);
+  for (int calls = 0; calls < 3 && !findings.failed(); ++calls) {
+    if (calls == 1) call_longer(context, input, findings);
+    if (const auto outputs = watched_call(context, problem, findings))
+      findings.exact(problem, *outputs, expected);
+  }
+}
+
 void ask_new_data(const BatteryContext& context, const FuzzInput& input, Problem& problem,
                   Findings& findings) {
-  Case other = fitted(context, input.shape);
-  other.seed += 2;
-  const Tensors fields = problem.fields;
-  const Options options = problem.options;
-  for (const auto& [name, tensor] : drawn(context, other).fields)
-    std::copy(tensor.data.begin(), tensor.data.end(), problem.fields.at(name).data.begin());
-  watched_call(context, problem, findings);
-  const auto restore = [&] {
-    for (const auto& [name, tensor] : fields)
-      std::copy(tensor.data.begin(), tensor.data.end(), problem.fields.at(name).data.begin());
-  };
-  restore();
-  if (problem.options.decay) {
-    problem.options.decay = *options.decay == Rational(1) ? Rational(1) / 2 : Rational(1);
-    watched_call(context, problem, findings);
-    restore();
-  }
-  problem.options = options;
+  call_with_other_data(context, input, problem, findings);
   ask_value(context, problem, findings);
+}
+
+// Rows of the sequence in the outputs of all of them; none where the whole has more levels.
+std::optional<Tensor> rows_of_sequence(const Problem& problem, Index sequence, const std::string& name,
+                                       const Tensor& whole, const Tensor& alone) {
+  const Slot span = slots(problem).at(static_cast<std::size_t>(sequence * problem.heads));
+  const bool by_tokens = name == "o" && !problem.cu_seqlens.empty();
+  Tensor rows = by_tokens ? token_range(whole, span.first, span.last) : batch_entry(whole, sequence);
+  if (rows.shape != alone.shape) return std::nullopt;
+  return rows;
+}
+
+void ask_separate(const BatteryContext& context, Problem& problem, Findings& findings) {
+  const auto together = watched_call(context, problem, findings);
+  if (!together) return;
+  const bool same_bits = context.has("batch_invariant") && context.has("deterministic");
+  for (Index s = 0; s < problem.sequences() && !findings.failed(); ++s) {
+    Problem alone = sequence_alone(problem, s);
+    const auto outputs = watched_call(context, alone, findings);
+    if (!outputs) return;
+    for (const auto& [name, tensor] : *outputs) {
+      const auto rows = rows_of_sequence(problem, s, name, together->at(name), tensor);
+      if (!rows) continue;
+      Tensors got{{name, *rows}};
+      if (same_bits)
+        findings.exact(alone, got, same_nan(got, {{name, tensor}}));
+      else if (name == "o")
+        judge_pair(context, alone, *rows, tensor, findings);
+    }
+  }
+  if (!findings.failed()) judge_value(context, problem, *together, findings);
+}
+
+// Tensors apart in memory.
+void ask_strided(const BatteryContext& context, Problem& problem, Findings& findings) {
+  Kernel strided = context.kernel;
+  strided.run = context.kernel.run_strided;
+  ask_value({strided, context.op, context.seed, context.effort}, problem, findings);
+}
+
+// Twice: the second call finds what the first left in its buffers.
+void ask_gradient(const BatteryContext& context, Problem& problem, Findings& findings) {
+  auto expected = lattice_gradients(context, problem);
+  if (!expected) return findings.leave_out("the gradients are no integers");
+  expected->merge(lattice_outputs(context, problem));
+  for (int calls = 0; calls < 2; ++calls)
+    if (const auto outputs = watched_call(context, problem, findings))
+      findings.exact(problem, *outputs, *expected);
 }
 
 CheckOutcome outcome_of_battery(const BatteryContext& context, const FuzzInput& input) {
@@ -97,6 +169,14 @@ void ask_one(const BatteryContext& context, const FuzzInput& input, Problem& pro
       return ask_lattice(context, problem, findings);
     case Question::again:
       return ask_again(context, input, problem, findings);
+    case Question::lattice_again:
+      return ask_lattice_again(context, input, problem, findings);
+    case Question::separate:
+      return ask_separate(context, problem, findings);
+    case Question::strided:
+      return ask_strided(context, problem, findings);
+    case Question::gradient:
+      return ask_gradient(context, problem, findings);
     case Question::new_data:
       return ask_new_data(context, input, problem, findings);
     case Question::containment:
@@ -109,10 +189,12 @@ void ask_one(const BatteryContext& context, const FuzzInput& input, Problem& pro
 }  // namespace
 
 std::string cannot_ask(const BatteryContext& context, Question question) {
+  if (question == Question::gradient) return gradient_check.cannot_run(context);
   if (is_lattice(question)) return no_lattice(context);
+  if (question == Question::strided && !context.kernel.run_strided)
+    return "the kernel is not declared to take strides";
   if (question == Question::again && !context.has("deterministic"))
     return "the kernel is not declared deterministic";
-  if (question == Question::gradient) return gradient_check.cannot_run(context);
   if (question == Question::width && context.chunk() > widest_chunk)
     return "two chunks of this kernel are more tokens than are asked about";
   if (question == Question::width) return width_check.cannot_run(context);

@@ -1,10 +1,13 @@
 // A question to a kernel, judged by the code of `attest check` (gpu_checks/battery/call.hpp), the deterministic bound alone:
 //   value         o by the bound of the contract; the final states as well on small problems
 //   lattice       certified integers: o and the final states, bit by bit; loud_lattice: sums as long as the formats hold
-//   again         calls A, B (longer), A: the same bits, and the value (of kernels declared deterministic)
-//   new_data      the same buffers with other data before: the value
+//   again         other data in the same buffers, A, a longer B, A: the same bits, and the value (of kernels declared
+//                 deterministic); lattice_again: A once more, and every answer to A exact; new_data: other data, A: the value
+//   separate      every sequence or batch entry in a call of its own: the same bits where the kernel is batch invariant, else
+//                 within both bounds; and the value. strided: tensors apart in memory, the value
 //   containment   one NaN or infinity among the inputs: what depends on it is not finite
-//   gradient, width  the battery's checks, on inputs that they draw from the seed
+//   gradient      certified integers with cotangents, twice: gradients bit by bit
+//   width         the battery's check, on inputs that it draws from the seed
 #pragma once
 #include "fuzz/input.hpp"
 #include "gpu_checks/battery/findings.hpp"

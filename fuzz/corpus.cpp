@@ -71,6 +71,8 @@ std::optional<Integer> integer(std::string_view text, Integer least, Integer mos
   return value;
 }
 
+bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+
 // "before.q[0,3,1,2] 0x1p+4"
 std::optional<ValueEdit> parse_edit(std::string_view line) {
   const std::size_t open = line.find('['), close = line.find("] ");
@@ -78,8 +80,12 @@ std::optional<ValueEdit> parse_edit(std::string_view line) {
   ValueEdit edit{std::string(line.substr(0, open)), {}, 0};
   std::string_view own = edit.field;
   if (own.starts_with("before.")) own.remove_prefix(7);
-  constexpr std::string_view fields[] = {"q", "k", "v", "g", "beta", "level_scales", "decay"};
-  if (std::find(std::begin(fields), std::end(fields), own) == std::end(fields)) return std::nullopt;
+  constexpr std::string_view fields[] = {"q", "k", "v", "g", "beta", "level_scales", "decay", "do"},
+                             final = "dfinal_state.";
+  const bool moment = own.starts_with(final) && own.size() > final.size() && own.size() < final.size() + 40 &&
+                      std::all_of(own.begin() + final.size(), own.end(), is_letter);
+  if (!moment && std::find(std::begin(fields), std::end(fields), own) == std::end(fields))
+    return std::nullopt;
   for (std::string_view rest = line.substr(open + 1, close - open - 1);;) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const auto index = integer<Index>(rest.substr(0, comma), 0, 1 << 30);

@@ -12,7 +12,7 @@ namespace {
 
 // Multiply-adds of a token's state update, over all tokens, heads and batch entries: a few milliseconds each, where the
 // truth comes from intervals, from sums of double-doubles, or is exact in double.
-constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000;
+constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000, gradient_work = 5000;
 constexpr Index longest = 300;
 
 Index below(Random& random, Index n) {
@@ -131,7 +131,8 @@ void Grammar::draw_shape(FuzzInput& input, Random& random) const {
 }
 
 void Grammar::draw_structure(FuzzInput& input, Random& random) const {
-  if (context_.has("varlen") && random.one_in(3)) pack(input, random);
+  const bool separate = input.question == Question::separate && input.shape.batch == 1;
+  if (context_.has("varlen") && (separate || random.one_in(3))) pack(input, random);
   input.before = 0;
   if (context_.has("initial_state") && !context_.declaration().moments.empty() && random.one_in(3))
     input.before = any_of<Index>(random, {1, 2, 3, 5, chunk_ - 1, chunk_, chunk_ + 1});
@@ -144,6 +145,8 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
   if (is_lattice(input.question)) {
     if (d.unit_scale && random.one_in(4)) o.scale = Rational(2);
     if (d.ridge && random.one_in(4)) o.ridge = Rational(2);
+    // Of gradients, whose decays are 1 and 0 by head where there is no such option.
+    if (d.decay && input.question == Question::gradient && random.one_in(2)) o.decay = Rational(1);
     return;
   }
   if (d.decay && random.one_in(2)) {
@@ -193,7 +196,10 @@ void Grammar::fit(FuzzInput& input) const {
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
   const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
                             input.question == Question::containment || context_.declaration().moments.empty();
-  const Index most = is_lattice(input.question) ? exact_work : by_intervals ? interval_work : sum_work;
+  const Index most = input.question == Question::gradient ? gradient_work
+                     : is_lattice(input.question)         ? exact_work
+                     : by_intervals                       ? interval_work
+                                                          : sum_work;
   const auto too_much = [&] {
     const Index sequences = c.packed.empty() ? c.batch : static_cast<Index>(c.packed.size()) - 1;
     const Index tokens = *c.tokens * c.batch + input.before * sequences;
@@ -240,13 +246,24 @@ FuzzInput Grammar::draw(Random& random) const {
   return input;
 }
 
+FuzzInput Grammar::few_roundings(Random& random) const {
+  FuzzInput input;
+  Case& c = input.shape;
+  c.op = context_.declaration().name, c.variant = context_.declaration().variant;
+  c.seed = random.bits() >> 16;
+  c.tokens = any_of<Index>(random, {1, 1, 2, 3}), c.key_dim = any_of<Index>(random, {1, 1, 2});
+  c.value_dim = any_of<Index>(random, {16, 64, 128}), c.heads = 8, c.batch = any_of<Index>(random, {4, 16});
+  c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
+  draw_options(input, random);
+  return input;
+}
+
 FuzzInput Grammar::plain(Random& random) const {
   FuzzInput input;
   Case& c = input.shape;
   c.op = context_.declaration().name, c.variant = context_.declaration().variant;
   do input.question = any(random, questions_);
   while (input.question == Question::width);
-  if (is_battery(input.question)) return of_battery(input.question, random);
   c.seed = random.bits() >> 16;
   c.tokens = 1 + below(random, 4 * chunk_);
   c.key_dim = 1 + below(random, 16), c.value_dim = 1 + below(random, 16);

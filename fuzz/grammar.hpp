@@ -15,6 +15,8 @@ class Grammar {
 
   FuzzInput draw(Random& random) const;
   FuzzInput plain(Random& random) const;
+  // Very many sums of few terms: among their single roundings some are all as large as they can be, and of one sign.
+  FuzzInput few_roundings(Random& random) const;
   // A check that draws its own inputs: of this one the seed alone matters.
   FuzzInput of_battery(Question question, Random& random) const;
   FuzzInput mutate(FuzzInput input, Random& random) const;

@@ -8,6 +8,7 @@
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
+#include "fuzz/opening.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -17,7 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int candidates = 10;
-constexpr Index first_expensive = 20;  // number of the case
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
@@ -46,7 +46,9 @@ class Hunt {
         options_(options),
         how_(how_to_do(options)),
         grammar_(context_, options.objective == Objective::error),
-        random_(options.seed, "hunt " + subject.kernel.name) {
+        random_(options.seed, "hunt " + subject.kernel.name),
+        opening_(options.opening && options.objective == Objective::fail ? opening_inputs(context_, random_)
+                                                                         : std::vector<FuzzInput>()) {
     report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
   }
 
@@ -55,10 +57,10 @@ class Hunt {
     while (!over()) {
       std::vector<FuzzInput> inputs;
       const Index room = options_.cases ? *options_.cases - report_.cases : options_.batch;
-      for (asked_ahead_ = 0; asked_ahead_ < std::min(room, options_.batch); ++asked_ahead_)
-        inputs.push_back(next_input());
+      for (Index i = 0; i < std::min(room, options_.batch); ++i) inputs.push_back(next_input());
       ask_all(inputs, false);
     }
+    leave_out_wide();
     report_.stopped = options_.stop && options_.stop();
     report_.seconds = elapsed(), report_.cells = grid_.size();
     for (const auto& [cell, elite] : grid_) report_.grid[cell] = elites_[elite].score;
@@ -66,6 +68,12 @@ class Hunt {
   }
 
  private:
+  // What fails on a small input fails on more than 65,536 tokens as well, and reads better.
+  void leave_out_wide() {
+    const auto wide = [](const Finding& f) { return f.shrunk.question == Question::width; };
+    if (!std::ranges::all_of(report_.findings, wide)) std::erase_if(report_.findings, wide);
+  }
+
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool over() const {
     if (options_.stop && options_.stop()) return true;
@@ -88,9 +96,11 @@ class Hunt {
     if (options_.strategy == Strategy::plain) return grammar_.plain(random_);
     if (options_.strategy == Strategy::grammar) return grammar_.draw(random_);
     const bool climbs = options_.objective == Objective::error;
-    if (!climbs && !report_.first_failure && report_.cases + asked_ahead_ == first_expensive &&
-        cannot_ask(context_, Question::width).empty())
-      return expensive();
+    if (opened_ < opening_.size()) {
+      for (const std::uint64_t pair : pairs_of(opening_[opened_])) ++seen_[pair];
+      return opening_[opened_++];
+    }
+    if (climbs && random_.one_in(2)) return grammar_.few_roundings(random_);
     if (!elites_.empty() && (climbs ? !random_.one_in(4) : random_.one_in(4))) {
       if (climbs && best_elite_ && random_.one_in(3))
         return grammar_.mutate_values(elites_[*best_elite_].input, random_);
@@ -101,8 +111,6 @@ class Hunt {
     }
     return rarest([&] { return grammar_.draw(random_); }, candidates);
   }
-  // What the grammar draws rarely, because it takes seconds, is asked once for certain.
-  FuzzInput expensive() { return grammar_.of_battery(Question::width, random_); }
   // The best of so many kept ones.
   std::size_t pick(int among) {
     std::size_t chosen = random_.below(elites_.size());
@@ -215,7 +223,7 @@ class Hunt {
       if (!replies[i].failed()) continue;
       HuntTask task = tasks[i];
       task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
-      if (replies[i].single) task.input.question = Question::value;
+      if (replies[i].single) task.input.question = *single_question(task.input.question);
       if (++alike_[alike(task.input, task.part)] > most_alike && task.number > 0) continue;
       close.push_back(std::move(task)), places.push_back(i);
     }
@@ -264,7 +272,7 @@ class Hunt {
     if (options_.until_first_failure) return;
     Finding finding;
     finding.first = input;
-    if (reply.single) finding.first.question = Question::value;
+    if (reply.single) finding.first.question = *single_question(input.question);
     const std::string words = alike(finding.first, reply.part);
     if (!settled) return count_alike(words);
     finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;
@@ -301,8 +309,9 @@ class Hunt {
   const HowToDo how_;
   const Grammar grammar_;
   Random random_;
+  const std::vector<FuzzInput> opening_;
+  std::size_t opened_ = 0;
   HuntReport report_;
-  Index asked_ahead_ = 0;                    // drawn, not yet asked
   std::map<std::string, std::size_t> grid_;  // cell -> elite
   std::vector<Elite> elites_;
   std::optional<std::size_t> best_elite_;

@@ -36,6 +36,7 @@ struct HuntOptions {
   int threads = 1;
   Index batch = 16;  // inputs drawn at once: what is learnt from one of them counts from the next batch on
   Index most_shrinking = 4000;  // questions for one failure
+  bool opening = true;          // of the search for failures: first the inputs of opening.hpp
   bool until_first_failure = false;
   std::function<bool()> stop = {};
   Crew crew = {};                  // other than empty: does the tasks in the place of threads

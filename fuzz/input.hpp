@@ -15,22 +15,37 @@
 
 namespace attest {
 
-enum class Question { value, lattice, loud_lattice, again, new_data, containment, gradient, width };
-inline constexpr Question all_questions[] = {Question::value,    Question::lattice,  Question::loud_lattice,
-                                             Question::again,    Question::new_data, Question::containment,
-                                             Question::gradient, Question::width};
+enum class Question {
+  value,
+  lattice,
+  loud_lattice,
+  again,
+  lattice_again,
+  new_data,
+  separate,
+  strided,
+  containment,
+  gradient,
+  width
+};
+inline constexpr Question all_questions[] = {
+    Question::value,         Question::lattice,  Question::loud_lattice, Question::again,
+    Question::lattice_again, Question::new_data, Question::separate,     Question::strided,
+    Question::containment,   Question::gradient, Question::width};
 
 std::string_view question_name(Question question);
 std::optional<Question> question_named(std::string_view name);
 // Certified integers, compared bit by bit.
 bool is_lattice(Question question);
+// What the same input is asked in one call alone; none: it is one call, or is about several.
+std::optional<Question> single_question(Question question);
 // A whole check of the battery, which draws its own inputs from the seed: nothing to edit or to shrink.
 bool is_battery(Question question);
 
 struct ValueEdit {
   std::string field;  // "k", or "before.k" of the tokens before
   std::vector<Index>
-      index;  // as the field's shape: [b,t,h,column] of q, k, v, [b,t,h] of g, beta, [h] of decay
+      index;  // as the field's shape: [b,t,h,column] of q, k, v, do, [b,t,h] of g, beta, [h] of decay
   double value = 0;
 };
 

@@ -14,32 +14,57 @@ std::string_view own_name(const ValueEdit& edit) {
   return is_before(edit) ? name.substr(7) : name;
 }
 
-// Which indices of a field run along what can be taken away.
-enum class Axis { batch, token, head, key_column, value_column };
-
-std::optional<std::size_t> axis_of(const ValueEdit& edit, Axis axis) {
-  const std::string_view name = own_name(edit);
-  if (name == "decay") return axis == Axis::head ? std::optional<std::size_t>(0) : std::nullopt;
-  if (axis == Axis::batch) return 0;
-  if (axis == Axis::token) return 1;
-  if (axis == Axis::head) return 2;
-  if (axis == Axis::key_column && (name == "q" || name == "k")) return 3;
-  if (axis == Axis::value_column && name == "v") return 3;
-  return std::nullopt;
+constexpr std::string_view final_prefix = "dfinal_state.";
+// Its first index is a sequence, packed or not.
+bool is_of_sequence(const ValueEdit& edit) {
+  return is_before(edit) || own_name(edit).starts_with(final_prefix);
 }
 
-// Without [first, last) along the axis, of the tokens themselves or of those before them.
+// Which indices of a field run along what can be taken away.
+enum class Axis { batch, token, head, key_column, value_column };
+using Places = std::vector<std::size_t>;  // in the index of an edit
+
+// dfinal_state.X [N, H, d, d or dv or nothing], with levels after H.
+Places places_in_state(const ValueEdit& edit, Axis axis, const Declaration& declaration) {
+  if (axis == Axis::batch) return {0};
+  if (axis == Axis::head) return {1};
+  const std::size_t keys = declaration.level_scales ? 3 : 2, last = edit.index.size() - 1;
+  const std::string_view name = own_name(edit).substr(final_prefix.size());
+  const auto moment = std::find_if(declaration.moments.begin(), declaration.moments.end(),
+                                   [&](const Moment& m) { return m.name == name; });
+  const bool values = moment != declaration.moments.end() && moment->value_columns;
+  if (axis == Axis::value_column) return values ? Places{last} : Places{};
+  if (axis != Axis::key_column) return {};
+  return values || last == keys ? Places{keys} : Places{keys, last};
+}
+
+Places places_of(const ValueEdit& edit, Axis axis, const Declaration& declaration) {
+  const std::string_view name = own_name(edit);
+  if (name == "decay") return axis == Axis::head ? Places{0} : Places{};
+  if (name.starts_with(final_prefix)) return places_in_state(edit, axis, declaration);
+  if (axis == Axis::batch) return {0};
+  if (axis == Axis::token) return {1};
+  if (axis == Axis::head) return {2};
+  if (axis == Axis::key_column && (name == "q" || name == "k")) return {3};
+  if (axis == Axis::value_column && (name == "v" || name == "do")) return {3};
+  return {};
+}
+
+// Without [first, last) along the axis, of the tokens themselves or of those before them (sequences: of what has one row
+// for each of them).
 std::vector<ValueEdit> without(const std::vector<ValueEdit>& edits, Axis axis, Index first, Index last,
-                               bool before, bool both) {
+                               bool before, bool both, const Declaration& declaration) {
   std::vector<ValueEdit> kept;
   for (ValueEdit edit : edits) {
-    const auto at = axis_of(edit, axis);
-    if (at && (both || is_before(edit) == before)) {
-      Index& index = edit.index[*at];
-      if (index >= first && index < last) continue;
-      if (index >= last) index -= last - first;
-    }
-    kept.push_back(std::move(edit));
+    const bool own = axis == Axis::batch ? is_of_sequence(edit) : is_before(edit);
+    bool gone = false;
+    if (both || own == before)
+      for (const std::size_t at : places_of(edit, axis, declaration)) {
+        Index& index = edit.index[at];
+        gone = gone || (index >= first && index < last);
+        if (index >= last) index -= last - first;
+      }
+    if (!gone) kept.push_back(std::move(edit));
   }
   return kept;
 }
@@ -66,6 +91,10 @@ class Shrinker {
   }
 
  private:
+  std::vector<ValueEdit> cut_out(const std::vector<ValueEdit>& edits, Axis axis, Index first, Index last,
+                                 bool before, bool both) const {
+    return without(edits, axis, first, last, before, both, context_.declaration());
+  }
   bool over() const { return asked_ >= limit_ || (stop_ && stop_()); }
 
   bool accept(FuzzInput candidate) {
@@ -111,19 +140,19 @@ class Shrinker {
     Case& c = best_.shape;
     for (Index b = c.batch; b-- > 0 && best_.shape.batch > 1;)
       attempt([&](FuzzInput& x) {
-        x.edits = without(x.edits, Axis::batch, b, b + 1, false, true), --x.shape.batch;
+        x.edits = cut_out(x.edits, Axis::batch, b, b + 1, false, true), --x.shape.batch;
       });
     if (!c.heads_q && !c.heads_k && !c.heads_v)
       for (Index h = c.heads; h-- > 0 && best_.shape.heads > 1;)
         attempt([&](FuzzInput& x) {
-          x.edits = without(x.edits, Axis::head, h, h + 1, false, true), --x.shape.heads;
+          x.edits = cut_out(x.edits, Axis::head, h, h + 1, false, true), --x.shape.heads;
         });
     for (std::size_t s = best_.shape.packed.size(); s-- > 1 && best_.shape.packed.size() > 2;) {
       if (s + 1 >= best_.shape.packed.size()) continue;
       attempt([&](FuzzInput& x) {  // two neighbours joined
         x.shape.packed.erase(x.shape.packed.begin() + static_cast<std::ptrdiff_t>(s));
         x.edits =
-            without(x.edits, Axis::batch, static_cast<Index>(s), static_cast<Index>(s) + 1, true, false);
+            cut_out(x.edits, Axis::batch, static_cast<Index>(s), static_cast<Index>(s) + 1, true, false);
       });
     }
     if (best_.shape.packed.size() == 2) attempt([](FuzzInput& x) { x.shape.packed.clear(); });
@@ -136,7 +165,7 @@ class Shrinker {
   }
   void cut(FuzzInput& x, Axis axis, Index first, Index last, bool before) const {
     const bool token = axis == Axis::token;
-    x.edits = without(x.edits, axis, first, last, before, !token);
+    x.edits = cut_out(x.edits, axis, first, last, before, !token);
     if (axis == Axis::key_column) x.shape.key_dim -= last - first;
     if (axis == Axis::value_column) x.shape.value_dim -= last - first;
     if (token && before) x.before -= last - first;
@@ -169,7 +198,8 @@ class Shrinker {
       attempt([&](FuzzInput& x) {
         for (std::size_t i = 0; i < x.edits.size(); ++i) {
           ValueEdit& edit = x.edits[i];
-          if (axis_of(edit, Axis::key_column) != 3 || edit.index[3] != column) continue;
+          const bool row = own_name(edit) == "q" || own_name(edit) == "k";
+          if (!row || edit.index[3] != column) continue;
           std::vector<Index> place = edit.index;
           place[3] = 0;
           const bool taken = std::any_of(x.edits.begin(), x.edits.end(), [&](const ValueEdit& other) {

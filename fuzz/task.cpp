@@ -73,9 +73,10 @@ class Doing {
 
   // A failure that one call shows as well is that of one call.
   void try_single(HuntReply& reply, const FuzzInput& input) const {
-    if (input.question != Question::again && input.question != Question::new_data) return;
+    const auto question = single_question(input.question);
+    if (!question) return;
     FuzzInput single = input;
-    single.question = Question::value;
+    single.question = *question;
     if (const Answer one = ask_afresh(single); one.failed()) take(reply, one), reply.single = true;
   }
 
@@ -84,7 +85,8 @@ class Doing {
     const Answer answer = ask_afresh(reply.first);
     if (fails_in(answer, part)) return true;
     if (is_battery(reply.first.question)) return false;
-    for (const Question question : {Question::new_data, Question::again}) {
+    for (const Question question : {Question::lattice_again, Question::new_data, Question::again}) {
+      if (is_lattice(question) != is_lattice(reply.first.question)) continue;  // it would draw other values
       FuzzInput several = reply.first;
       several.question = question;
       if (!cannot_ask(context_, question).empty()) continue;
@@ -100,8 +102,7 @@ class Doing {
 
   void shrink_failure(HuntReply& reply, const std::string& part) const {
     const Question question = reply.first.question;
-    const bool afresh = !subject_.pure && (!subject_.fresh_costs || question == Question::again ||
-                                           question == Question::new_data);
+    const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
       return fails_in(answer, part);

@@ -41,6 +41,8 @@ struct Kernel {
       source;  // what opens its door, as on the command line: "--plugin './libmine.so'"; empty: registered
   std::string sha256;  // of the file that it came from; empty: not known
   std::function<KernelResult(const Problem&)> run;
+  std::function<KernelResult(const Problem&)> run_strided =
+      {};  // with tensors apart in memory; empty: there is none
 };
 
 // Whether the word is among the kernel's features.

@@ -210,8 +210,10 @@ double log2_failure(Index degree, int instances) {
 
 }  // namespace
 
-const char* finding_name(Finding verdict) {
-  return verdict == Finding::holds ? "holds" : verdict == Finding::refuted ? "refuted" : "undecided";
+const char* claim_verdict_name(ClaimVerdict verdict) {
+  return verdict == ClaimVerdict::holds     ? "holds"
+         : verdict == ClaimVerdict::refuted ? "refuted"
+                                            : "undecided";
 }
 
 Decision decide(const Statement& statement, const std::string& name, const EngineOptions& options) {
@@ -242,10 +244,10 @@ Decision decide(const Statement& statement, const std::string& name, const Engin
       falls = search.some_instance_fails(entries == 0 ? 1 : 4, decision.rational_instances);
     if (!falls) continue;
     decision.counterexample = search.smallest(decision.rational_instances);
-    decision.verdict = decision.counterexample ? Finding::refuted : Finding::undecided;
+    decision.verdict = decision.counterexample ? ClaimVerdict::refuted : ClaimVerdict::undecided;
     return decision;
   }
-  decision.verdict = decision.shapes > 0 ? Finding::holds : Finding::undecided;
+  decision.verdict = decision.shapes > 0 ? ClaimVerdict::holds : ClaimVerdict::undecided;
   return decision;
 }
 

@@ -10,8 +10,8 @@
 
 namespace attest {
 
-enum class Finding { holds, refuted, undecided };
-const char* finding_name(Finding verdict);
+enum class ClaimVerdict { holds, refuted, undecided };
+const char* claim_verdict_name(ClaimVerdict verdict);
 
 struct EngineOptions {
   std::uint64_t seed = 0;
@@ -26,7 +26,7 @@ struct Counterexample {
 };
 
 struct Decision {
-  Finding verdict = Finding::undecided;
+  ClaimVerdict verdict = ClaimVerdict::undecided;
   std::int64_t field_instances = 0, rational_instances = 0;
   std::size_t shapes = 0;
   Shape smallest, largest;  // over the shapes, axis by axis

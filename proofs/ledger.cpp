@@ -39,8 +39,8 @@ std::vector<const Claim*> claims_matching(const std::string& glob) {
 }
 
 bool Entry::decided() const {
-  auto settled = [](const std::optional<Decision>& d) { return !d || d->verdict != Finding::undecided; };
-  return decision.verdict != Finding::undecided && settled(corrected) && settled(instead);
+  auto settled = [](const std::optional<Decision>& d) { return !d || d->verdict != ClaimVerdict::undecided; };
+  return decision.verdict != ClaimVerdict::undecided && settled(corrected) && settled(instead);
 }
 
 namespace {
@@ -50,7 +50,7 @@ Entry decide_one(const Claim& claim, const LedgerOptions& options) {
   Entry entry;
   entry.claim = &claim;
   entry.decision = decide(claim.statement, claim.id, options);
-  if (entry.decision.verdict == Finding::refuted) {
+  if (entry.decision.verdict == ClaimVerdict::refuted) {
     if (claim.corrected) entry.corrected = decide(*claim.corrected, claim.id + "/corrected", options);
     if (claim.instead) entry.instead = decide(*claim.instead, claim.id + "/instead", options);
   }
@@ -98,7 +98,7 @@ nlohmann::ordered_json counterexample_json(const Counterexample& c) {
 }
 
 nlohmann::ordered_json evidence_json(const Decision& d) {
-  if (d.verdict == Finding::refuted) return counterexample_json(*d.counterexample);
+  if (d.verdict == ClaimVerdict::refuted) return counterexample_json(*d.counterexample);
   auto range = [](Index first, Index last) { return nlohmann::ordered_json{first, last}; };
   return {{"field", "Z/(2^61-1)"},
           {"instances", d.field_instances},
@@ -117,7 +117,8 @@ nlohmann::ordered_json evidence_json(const Decision& d) {
 }
 
 nlohmann::ordered_json decision_json(const std::string& statement, const Decision& d) {
-  return {{"statement", statement}, {"verdict", finding_name(d.verdict)}, {"evidence", evidence_json(d)}};
+  return {
+      {"statement", statement}, {"verdict", claim_verdict_name(d.verdict)}, {"evidence", evidence_json(d)}};
 }
 
 }  // namespace
@@ -144,14 +145,14 @@ nlohmann::ordered_json ledger_json(const std::vector<Entry>& entries, std::uint6
     if (entry.instead) json["instead"] = decision_json(entry.claim->instead->text, *entry.instead);
     for (const auto& control : entry.controls)
       json["controls"].push_back(
-          {{"name", control.name}, {"verdict", finding_name(control.decision.verdict)}});
+          {{"name", control.name}, {"verdict", claim_verdict_name(control.decision.verdict)}});
     claims.push_back(json);
   }
   return {{"schema", "attest.claims/1"}, {"seed", seed}, {"claims", claims}};
 }
 
 std::string explain(const Entry& entry) {
-  if (entry.decision.verdict != Finding::refuted) return "";
+  if (entry.decision.verdict != ClaimVerdict::refuted) return "";
   const Counterexample& c = *entry.decision.counterexample;
   std::string inputs;
   for (const auto& [name, value] : c.inputs.all())
@@ -162,17 +163,17 @@ std::string explain(const Entry& entry) {
       entry.claim->statement.text, entry.claim->source, inputs, c.difference.what, c.row, c.column);
   if (entry.corrected)
     text += fmt::format("    corrected: {} ({})\n", entry.claim->corrected->text,
-                        finding_name(entry.corrected->verdict));
+                        claim_verdict_name(entry.corrected->verdict));
   if (entry.instead)
     text += fmt::format("    computes:  {} ({})\n", entry.claim->instead->text,
-                        finding_name(entry.instead->verdict));
+                        claim_verdict_name(entry.instead->verdict));
   return text;
 }
 
 std::string summary(const Decision& d) {
-  if (d.verdict == Finding::undecided)
+  if (d.verdict == ClaimVerdict::undecided)
     return "no rational counterexample found, though random instances fail";
-  if (d.verdict == Finding::holds) {
+  if (d.verdict == ClaimVerdict::holds) {
     if (std::isinf(d.log2_failure)) return fmt::format("{} shapes, every one checked", d.shapes);
     return fmt::format("{} shapes x {}, degree {}, 2^{:.0f}", d.shapes, d.instances_per_shape, d.total_degree,
                        std::ceil(d.log2_failure));

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 
 #include "gpu_checks/adapters/child.hpp"
@@ -95,15 +96,14 @@ class Plugin {
   std::string place() const { return "--plugin " + in_quotes(path_.string()); }
   void announced(Json json) { announcement_ = std::move(json); }
 
-  KernelResult run(const Kernel& kernel, std::size_t index, const Problem& problem) {
+  KernelResult run(const Kernel& kernel, std::size_t index, bool strided, const Problem& problem) {
     if (std::string why = not_offered(kernel, problem); !why.empty())
       return {KernelStatus::unsupported, why, {}, 0};
     const std::lock_guard lock(guard_);
     const auto failed = [](std::string why) {
       return KernelResult{KernelStatus::failed, "the kernel " + std::move(why), {}, 0};
     };
-    const Layout layout =
-        options_.strided && has_feature(kernel, "strides") ? Layout::padded : Layout::contiguous;
+    const Layout layout = strided ? Layout::padded : Layout::contiguous;
     std::vector<double> ends;
     const Region inputs(inputs_of(kernel, problem, ends), layout, false),
         outputs(outputs_of(kernel, problem), layout, true);
@@ -182,9 +182,12 @@ std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOpti
   for (auto& [kernel, index, on_cuda] : read_announcement(announced, place, glob)) {
     kernel.door = "plugin", kernel.sha256 = digest;
     kernel.source = "--plugin " + shell_word(path);
-    kernel.run = [plugins, of = kernel, at = index](const Problem& problem) {
-      return plugins->of_this_thread().run(of, at, problem);
+    const auto run = [plugins, of = kernel, at = index](bool strided, const Problem& problem) {
+      return plugins->of_this_thread().run(of, at, strided, problem);
     };
+    const bool strides = has_feature(kernel, "strides");
+    kernel.run = std::bind_front(run, options.strided && strides);
+    if (strides) kernel.run_strided = std::bind_front(run, true);
     kernels.push_back(std::move(kernel));
   }
   for (const auto& plugin : plugins->all()) plugin->announced(announced);

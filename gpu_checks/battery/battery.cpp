@@ -80,11 +80,16 @@ std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string
   return entries;
 }
 
-std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context) {
+std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context, std::string_view glob) {
+  refuse_unknown_check(glob);
   std::vector<BatteryEntry> entries;
   for (const BatteryCheck& check : battery_checks()) {
     const bool spared = check.expensive && worst_verdict(entries) == Verdict::fail;
-    run_one(context, spared, entries.emplace_back(BatteryEntry{&check, {}, 0}));
+    BatteryEntry& entry = entries.emplace_back(BatteryEntry{&check, {}, 0});
+    if (is_asked_for(check, glob))
+      run_one(context, spared, entry);
+    else
+      entry.outcome.reason = "not asked for";
   }
   return entries;
 }

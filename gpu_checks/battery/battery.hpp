@@ -60,8 +60,9 @@ struct BatteryEntry {
 // each, on its thread. BadInput if no check has such a name.
 std::vector<BatteryEntry> run_battery(const BatteryContext& context, std::string_view glob = "",
                                       int threads = 1, const std::function<void()>& done = {});
-// An expensive check is left out once another has failed.
-std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context);
+// An entry for every check, of which those that the glob does not match are NOT RUN; an expensive one is left out once another
+// has failed.
+std::vector<BatteryEntry> run_battery_on_a_mutant(const BatteryContext& context, std::string_view glob = "");
 // It could be asked and did not answer: every input was left out.
 bool decided_nothing(const BatteryEntry& entry);
 Verdict worst_verdict(const std::vector<BatteryEntry>& entries);

@@ -125,7 +125,8 @@ void Findings::within(const Problem& problem, const std::string& tensor, const T
   for (std::size_t i = 0; i < got.data.size(); ++i) {
     ++compared_;
     const double part = error[i] == 0 ? 0 : error[i] / bound[i];
-    reached_ = std::max(reached_, std::isnan(part) ? INFINITY : part);
+    if (part > reached_ || std::isnan(part))
+      reached_ = std::isnan(part) ? INFINITY : part, reached_at_ = static_cast<Index>(i);
     if (error[i] <= passing[i]) continue;
     if (error[i] <= bound[i]) {
       ++suspicious_;

@@ -74,6 +74,7 @@ class Findings {
   Index suspicious() const { return suspicious_; }
   // The largest error/bound that within() has seen; a NaN error counts as infinity.
   double reached() const { return reached_; }
+  Index reached_at() const { return reached_at_; }  // by which element of its tensor, flat
   CheckOutcome outcome() const;
 
  private:
@@ -86,6 +87,7 @@ class Findings {
   Index inputs_ = 0, left_out_ = 0, refused_ = 0, compared_ = 0, violations_ = 0, suspicious_ = 0;
   Index differing_ = 0, not_numbers_ = 0;
   bool counted_ = false, differs_ = false;
+  Index reached_at_ = 0;
   double worst_ratio_ = 0, reached_ = 0;
   std::optional<Difference> worst_;
   std::set<std::string> outputs_;

@@ -6,7 +6,9 @@
 namespace attest {
 namespace {
 
-bool per_token(const std::string& name) { return name != "decay" && !name.starts_with("initial_state."); }
+bool per_token(const std::string& name) {
+  return name != "decay" && !name.starts_with("initial_state.") && !name.starts_with("dfinal_state.");
+}
 
 Index inner_size(const Tensor& tensor, std::size_t from) {
   return element_count({tensor.shape.begin() + static_cast<std::ptrdiff_t>(from), tensor.shape.end()});
@@ -69,15 +71,30 @@ Problem continued_from(Problem problem, const Tensors& outputs, const Declaratio
   return problem;
 }
 
+Tensor batch_entry(const Tensor& tensor, Index b) {
+  const Index inner = inner_size(tensor, 1);
+  Tensor one{tensor.shape, {tensor.data.begin() + b * inner, tensor.data.begin() + (b + 1) * inner}};
+  one.shape[0] = 1;
+  return one;
+}
+
 Problem batch_entry(const Problem& problem, Index b) {
   Problem one = problem;
   one.batch = 1;
-  for (auto& [name, tensor] : one.fields) {
-    if (name == "decay") continue;
-    const Index inner = inner_size(tensor, 1);
-    tensor.shape[0] = 1;
-    tensor.data = {tensor.data.begin() + b * inner, tensor.data.begin() + (b + 1) * inner};
-  }
+  for (auto& [name, tensor] : one.fields)
+    if (name != "decay") tensor = batch_entry(tensor, b);
+  return one;
+}
+
+Problem sequence_alone(const Problem& problem, Index sequence) {
+  if (problem.cu_seqlens.empty()) return batch_entry(problem, sequence);
+  const Index first = problem.cu_seqlens[static_cast<std::size_t>(sequence)],
+              last = problem.cu_seqlens[static_cast<std::size_t>(sequence) + 1];
+  Problem one = problem;
+  one.tokens = last - first, one.cu_seqlens.clear();
+  for (auto& [name, tensor] : one.fields)
+    if (name != "decay")
+      tensor = per_token(name) ? token_range(tensor, first, last) : batch_entry(tensor, sequence);
   return one;
 }
 

@@ -13,6 +13,9 @@ Problem continued_from(Problem problem, const Tensors& outputs, const Declaratio
                        const std::vector<Index>& consumed);
 // Batch entry b alone, B = 1.
 Problem batch_entry(const Problem& problem, Index b);
+Tensor batch_entry(const Tensor& tensor, Index b);  // the first axis
+// A packed sequence, or a batch entry, by itself: not packed, with its initial state.
+Problem sequence_alone(const Problem& problem, Index sequence);
 // Problems of B = 1 and equal heads and widths, one after another with cu_seqlens; their states beside one another.
 Problem packed(const std::vector<Problem>& sequences, const Declaration& declaration);
 // Batch entries and heads in another order: entry b, head h of the result is batch_order[b], head_order[h] of the

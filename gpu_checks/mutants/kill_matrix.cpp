@@ -141,7 +141,8 @@ KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed,
 }
 
 KillMatrix kill_matrix(const std::vector<const Mutant*>& chosen, Effort effort, std::uint64_t seed,
-                       int threads, const std::function<void(Index, Index)>& progress) {
+                       int threads, const std::function<void(Index, Index)>& progress,
+                       std::string_view check) {
   KillMatrix matrix{std::vector<MatrixRow>(chosen.size()), effort, seed};
   std::mutex guard;
   Index done = 0;
@@ -158,7 +159,7 @@ KillMatrix kill_matrix(const std::vector<const Mutant*>& chosen, Effort effort, 
         for (std::size_t r = 0; r < accepted.size(); ++r)
           row.rules.everywhere[r] = row.rules.everywhere[r] && accepted[r];
       });
-      row.entries = run_battery_on_a_mutant(context);
+      row.entries = run_battery_on_a_mutant(context, check);
     }
     const std::lock_guard lock(guard);
     matrix.rows[static_cast<std::size_t>(i)] = std::move(row);

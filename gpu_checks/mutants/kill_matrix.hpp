@@ -35,9 +35,11 @@ struct KillMatrix {
 // Those whose name, with "mutant." before it or without, matches the glob (empty: all).
 std::vector<const Mutant*> find_mutants(std::string_view glob);
 
-// Of these mutants, or those that the glob finds, `threads` at a time; progress(done, total) after each.
+// Of these mutants, or those that the glob finds, `threads` at a time; progress(done, total) after each. By the checks that
+// match the glob (empty: all).
 KillMatrix kill_matrix(const std::vector<const Mutant*>& chosen, Effort effort, std::uint64_t seed,
-                       int threads, const std::function<void(Index, Index)>& progress = {});
+                       int threads, const std::function<void(Index, Index)>& progress = {},
+                       std::string_view check = "");
 KillMatrix kill_matrix(std::string_view glob, Effort effort, std::uint64_t seed, int threads,
                        const std::function<void(Index, Index)>& progress = {});
 

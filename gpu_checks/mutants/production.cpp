@@ -237,7 +237,9 @@ std::string content_key(const Problem& problem) {
   return key;
 }
 
-// The mistakes around the kernel: results kept from one call to another, inputs written to.
+// The mistakes around the kernel: results kept from one call to another, inputs written to. Which calls share an address is
+// the allocator's choice, as it is for a real kernel of this fault: beside the call that is given the same buffers on
+// purpose (the check repetition), others of the battery reject cache_by_address in one run and not in the next.
 std::optional<std::string> cache_key(Edit edit, const Problem& problem) {
   if (edit == Edit::cache_by_shape) return shape_key(problem);
   if (edit == Edit::cache_without_decay) return content_key(problem);

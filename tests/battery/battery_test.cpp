@@ -521,6 +521,14 @@ TEST(Layout, PackingThenCuttingGivesTheSequencesBack) {
   EXPECT_EQ(all.cu_seqlens, (std::vector<Index>{0, 3, 3, 8}));
   for (const char* name : {"q", "v", "g"})
     EXPECT_EQ(token_range(all.fields.at(name), 3, 8).data, sequences[2].fields.at(name).data) << name;
+  for (Index s = 0; s < 3; ++s) {
+    const Problem alone = sequence_alone(all, s);
+    EXPECT_EQ(alone.tokens, sequences[static_cast<std::size_t>(s)].tokens);
+    EXPECT_TRUE(alone.cu_seqlens.empty());
+    for (const char* name : {"q", "v", "g"})
+      EXPECT_EQ(alone.fields.at(name).data, sequences[static_cast<std::size_t>(s)].fields.at(name).data)
+          << name;
+  }
 }
 
 TEST(Layout, RearrangingTwiceGivesTheProblemBack) {

@@ -9,6 +9,7 @@
 
 #include "fuzz/ask.hpp"
 #include "fuzz/grammar.hpp"
+#include "fuzz/subject.hpp"
 #include "gpu_checks/battery/call.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -82,8 +83,7 @@ TEST(Corpus, AnInputOfTheGrammarMeansTheSameAfterARoundTrip) {
   }
 }
 
-TEST(Corpus, AnInputSpelledOutIsTheSameProblem) {
-  const Kernel& kernel = *find_kernels("cpu.gated_delta.chunk16.fp32", "").at(0);
+void expect_spelled_out_alike(const Kernel& kernel) {
   const BatteryContext context{kernel, operator_named(kernel.op, kernel.variant), 1, Effort::quick};
   const Grammar grammar(context);
   Random random(9, "spelled");
@@ -94,12 +94,23 @@ TEST(Corpus, AnInputSpelledOutIsTheSameProblem) {
     if (!before.problem || is_battery(input.question)) continue;
     ASSERT_TRUE(after.problem) << after.why_not;
     ++compared;
+    const FuzzInput read = parse_corpus_case(to_text(CorpusCase{spelled, "x", "", ""}), "x").input;
+    ASSERT_EQ(read.edits.size(), spelled.edits.size());
     for (const auto& [field, tensor] : before.problem->fields)
-      for (std::size_t n = 0; n < tensor.data.size(); ++n)
+      for (std::size_t n = 0; n < tensor.data.size() && after.problem->field(field); ++n)
         ASSERT_TRUE(tensor.data[n] == after.problem->fields.at(field).data[n] || std::isnan(tensor.data[n]))
             << field;
   }
   EXPECT_GT(compared, 20);
+}
+
+TEST(Corpus, AnInputSpelledOutIsTheSameProblem) {
+  expect_spelled_out_alike(*find_kernels("cpu.gated_delta.chunk16.fp32", "").at(0));
+}
+TEST(Corpus, AnInputWithCotangentsSpelledOutIsTheSameProblem) {
+  for (const char* name :
+       {"mutant.hla2.backward_border_twice", "mutant.log_linear_mamba2.backward_border_twice"})
+    expect_spelled_out_alike(find_subjects(name, "", {}).at(0).kernel);
 }
 
 TEST(Corpus, SaysWhereAFileIsDamaged) {

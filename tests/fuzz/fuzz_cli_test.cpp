@@ -138,7 +138,7 @@ std::size_t cases_in(const std::filesystem::path& folder) { return read_corpus(f
 
 TEST(FuzzCommand, TheObjectiveErrorKeepsItsLargestErrorInTheCorpusAndTheOtherObjectiveDoesNot) {
   const TemporaryFolder folder;
-  const std::string hunt = "fuzz --kernel cpu.linear.chunk16.fp32 --cases 20 --seed 2 --corpus ";
+  const std::string hunt = "fuzz --kernel cpu.linear.chunk16.fp32 --cases 40 --seed 2 --corpus ";
   EXPECT_EQ(run_attest(folder, hunt + (folder / "fail").string()).exit_code, 0);
   EXPECT_EQ(cases_in(folder / "fail"), 0u);
   const ProgramRun run = run_attest(folder, hunt + (folder / "error").string() + " --objective error");

@@ -138,5 +138,21 @@ TEST(Shrink, StopsAtItsLimitWithAnInputThatFails) {
   EXPECT_GE(*shrunk.input.shape.tokens, 3);
 }
 
+// The gradient of a gate that is summed over its chunk alone: a token behind the border, and one before it.
+TEST(Shrink, AFaultOfABackwardKernelNeedsFewValues) {
+  HuntOptions options;
+  options.cases = 1, options.seed = 1;
+  const HuntReport report =
+      hunt(find_subjects("mutant.hla2.backward_state_not_carried", "", {}).at(0), {}, options);
+  ASSERT_EQ(report.findings.size(), 1u);
+  const Finding& finding = report.findings[0];
+  SCOPED_TRACE(to_text({finding.first, "", "", ""}) + to_text({finding.shrunk, "", "", ""}) + finding.reason);
+  EXPECT_EQ(finding.shrunk.question, Question::gradient);
+  EXPECT_TRUE(finding.shrinking_finished);
+  EXPECT_LE(finding.shrunk.edits.size(), 5u);
+  EXPECT_EQ(finding.shrunk.shape.key_dim, 1);
+  EXPECT_EQ(finding.shrunk.shape.heads, 1);
+}
+
 }  // namespace
 }  // namespace attest

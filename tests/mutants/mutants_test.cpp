@@ -76,5 +76,18 @@ TEST(UsualRules, FollowTheirDefinitions) {
   EXPECT_EQ(rules(wrong, many), (Accepted{false, false, true, false, false}));
 }
 
+TEST(KillMatrices, OfOneCheckAskNoOther) {
+  const std::vector<const Mutant*> chosen = find_mutants("mutant.hla2.packed_chunks_global");
+  for (const auto& [check, kills] : {std::pair("packing", true), std::pair("paths", false)}) {
+    const KillMatrix matrix = kill_matrix(chosen, Effort::quick, 1, 1, {}, check);
+    ASSERT_EQ(matrix.rows.size(), 1u);
+    EXPECT_EQ(matrix.rows[0].entries.size(), battery_checks().size());
+    EXPECT_EQ(matrix.rows[0].killed(), kills) << check;
+    for (const BatteryEntry& entry : matrix.rows[0].entries)
+      EXPECT_EQ(entry.outcome.verdict == Verdict::not_run, entry.check->name != std::string_view(check))
+          << entry.check->name;
+  }
+}
+
 }  // namespace
 }  // namespace attest

@@ -21,7 +21,7 @@ Statement about_xyz(F sides) {
 TEST(Engine, AnIdentityHoldsWithItsDegree) {
   const auto decision = decide(
       about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + x * z); }), "law", {});
-  EXPECT_EQ(decision.verdict, Finding::holds);
+  EXPECT_EQ(decision.verdict, ClaimVerdict::holds);
   EXPECT_EQ(decision.total_degree, 2);
   EXPECT_GE(decision.instances_per_shape, 2);
   EXPECT_LE(decision.log2_failure, -100);
@@ -30,7 +30,7 @@ TEST(Engine, AnIdentityHoldsWithItsDegree) {
 TEST(Engine, AFalseIdentityIsRefutedByItsSimplestInstance) {
   const auto decision =
       decide(about_xyz([](auto x, auto y, auto z) { return std::pair(x * (y + z), x * y + z); }), "law", {});
-  ASSERT_EQ(decision.verdict, Finding::refuted);
+  ASSERT_EQ(decision.verdict, ClaimVerdict::refuted);
   const auto& in = decision.counterexample->inputs;
   EXPECT_EQ(in.scalar("x"), 0);
   EXPECT_EQ(in.scalar("y"), 0);
@@ -46,14 +46,14 @@ TEST(Engine, AFalseIdentityTrueOnEveryIntegerThatIsTriedIsUndecided) {
                                  return std::pair<S, S>(product * y, S(0));
                                }),
                                "law", {});
-  EXPECT_EQ(decision.verdict, Finding::undecided);
+  EXPECT_EQ(decision.verdict, ClaimVerdict::undecided);
 }
 
 TEST(Engine, AHighDegreeTakesMoreInstances) {
   const auto decision = decide(
       about_xyz([](auto x, auto, auto) { return std::pair(power(x, 100000), power(power(x, 1000), 100)); }),
       "law", {});
-  EXPECT_EQ(decision.verdict, Finding::holds);
+  EXPECT_EQ(decision.verdict, ClaimVerdict::holds);
   EXPECT_EQ(decision.total_degree, 100000);
   EXPECT_EQ(decision.instances_per_shape, 3);
   EXPECT_LE(decision.log2_failure, -100);
@@ -62,7 +62,7 @@ TEST(Engine, AHighDegreeTakesMoreInstances) {
 TEST(Engine, NoShapesDecideNothing) {
   Statement none = about_xyz([](auto x, auto, auto) { return std::pair(x, x); });
   none.shapes.clear();
-  EXPECT_EQ(decide(none, "law", {}).verdict, Finding::undecided);
+  EXPECT_EQ(decide(none, "law", {}).verdict, ClaimVerdict::undecided);
 }
 
 RC_GTEST_PROP(Engine, EveryWrongTermIsFoundAndItsCounterexampleHoldsInQ, (std::uint64_t seed)) {
@@ -76,7 +76,7 @@ RC_GTEST_PROP(Engine, EveryWrongTermIsFoundAndItsCounterexampleHoldsInQ, (std::u
     return std::pair<S, S>(common, common + S(factor) * power(a, x) * power(b, y) * power(c, z));
   };
   const auto decision = decide(about_xyz(sides), "law", options);
-  RC_ASSERT(decision.verdict == Finding::refuted);
+  RC_ASSERT(decision.verdict == ClaimVerdict::refuted);
   const auto& in = decision.counterexample->inputs;
   const auto [left, right] = sides(in.scalar("x"), in.scalar("y"), in.scalar("z"));
   RC_ASSERT(left != right);

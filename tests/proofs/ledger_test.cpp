@@ -130,9 +130,9 @@ TEST(Ledger, PublishedClaimsHaveTheVerdictsThatAreExpected) {
                                     [&](const Expected& e) { return entry.claim->id == e.id; });
     ASSERT_NE(found, expected.end()) << "no expectation";
     seen.insert(entry.claim->id);
-    EXPECT_STREQ(finding_name(entry.decision.verdict), found->verdict);
-    EXPECT_STREQ(entry.corrected ? finding_name(entry.corrected->verdict) : "", found->corrected);
-    EXPECT_STREQ(entry.instead ? finding_name(entry.instead->verdict) : "", found->instead);
+    EXPECT_STREQ(claim_verdict_name(entry.decision.verdict), found->verdict);
+    EXPECT_STREQ(entry.corrected ? claim_verdict_name(entry.corrected->verdict) : "", found->corrected);
+    EXPECT_STREQ(entry.instead ? claim_verdict_name(entry.instead->verdict) : "", found->instead);
     if (entry.decision.counterexample) {
       EXPECT_EQ(entry.decision.counterexample->shape, found->smallest);
     }
@@ -142,7 +142,8 @@ TEST(Ledger, PublishedClaimsHaveTheVerdictsThatAreExpected) {
 
 TEST(Ledger, EveryLawHolds) {
   for (const Entry& entry : decide_claims(claims_that(true), seeded(7)))
-    EXPECT_EQ(entry.decision.verdict, Finding::holds) << entry.claim->id << ": " << summary(entry.decision);
+    EXPECT_EQ(entry.decision.verdict, ClaimVerdict::holds)
+        << entry.claim->id << ": " << summary(entry.decision);
 }
 
 void expect_controls_refuted(bool laws) {
@@ -150,7 +151,7 @@ void expect_controls_refuted(bool laws) {
     ASSERT_FALSE(claim->controls.empty()) << claim->id << " has no control";
     for (const Control& control : claim->controls)
       EXPECT_EQ(decide(control.statement, claim->id + "/" + control.name, seeded(3)).verdict,
-                Finding::refuted)
+                ClaimVerdict::refuted)
           << claim->id << ": the control survived: " << control.name;
   }
 }
@@ -199,7 +200,7 @@ TEST(Ledger, FailureProbabilityNeverExceedsTwoToTheMinusHundred) {
                            "law.gated_delta.masked.stream", "law.hla3.*.gradient"})
     for (const Entry& entry : decide_claims(claims_matching(glob), seeded(5)))
       for (const Decision* decision : {&entry.decision, entry.corrected ? &*entry.corrected : nullptr})
-        if (decision && decision->verdict == Finding::holds) {
+        if (decision && decision->verdict == ClaimVerdict::holds) {
           EXPECT_LE(decision->log2_failure, -100) << entry.claim->id;
         }
 }
