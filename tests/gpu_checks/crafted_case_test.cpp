@@ -273,7 +273,7 @@ Kernel plain_sums(const std::string& op, bool ascending, double fault = 0) {
 Verdict verdict_on(const Kernel& kernel, const Crafted& c) {
   Case line;
   line.op = kernel.op, line.variant = kernel.variant, line.input = "crafted";
-  return check_one(kernel, line, problem_of(c, operator_named(kernel.op, kernel.variant).declaration()))
+  return check_one(kernel, line, problem_of(c, find_operator(kernel.op, kernel.variant)->declaration()))
       .verdict;
 }
 
