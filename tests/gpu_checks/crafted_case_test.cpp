@@ -279,7 +279,7 @@ Verdict verdict_on(const Kernel& kernel, const Crafted& c) {
 
 // "Direct" says that all terms are summed, not in which order: the first token, of by far the largest term, takes part in
 // one addition or in three.
-TEST(CraftedCases, OfDirectFormsPassInEveryOrderOfSummation) {
+TEST(CraftedCases, OfDirectFormsDoNotFailInAnyOrderOfSummation) {
   const Crafted c{"order",
                   "",
                   4,
@@ -289,18 +289,18 @@ TEST(CraftedCases, OfDirectFormsPassInEveryOrderOfSummation) {
                    {"k", {-0x1.55d1a8p+9, 0x1.58p+9, 1, -1}},
                    {"v", {0x1.274p+12, 1, -0x1.4979d6p+9, 0x1.2p+5}}}};
   for (const bool ascending : {true, false}) {
-    EXPECT_EQ(verdict_on(plain_sums("linear", ascending), c), Verdict::pass) << ascending;
+    EXPECT_NE(verdict_on(plain_sums("linear", ascending), c), Verdict::fail) << ascending;
     EXPECT_EQ(verdict_on(plain_sums("linear", ascending, 1e-5), c), Verdict::fail) << ascending;
   }
 }
 
 // A weight of exp(-95) is subnormal where q k v is not.
-TEST(CraftedCases, OfDirectFormsPassWhereAWeightUnderflowsBeforeItMeetsTheQuery) {
+TEST(CraftedCases, OfDirectFormsDoNotFailWhereAWeightUnderflowsBeforeItMeetsTheQuery) {
   Crafted c{"weight", "", 20, 1, 1, {}};
   for (const char* name : {"q", "k", "v", "g"}) c.fields[name] = Rows(20, 0.0);
   c.fields["k"][0] = c.fields["v"][0] = 1, c.fields["q"][19] = 0x1.77cp+11;
   std::fill(c.fields["g"].begin() + 1, c.fields["g"].end(), -5.0);
-  EXPECT_EQ(verdict_on(plain_sums("mamba2", true), c), Verdict::pass);
+  EXPECT_NE(verdict_on(plain_sums("mamba2", true), c), Verdict::fail);
   EXPECT_EQ(verdict_on(plain_sums("mamba2", true, 0.1), c), Verdict::fail);
 }
 
