@@ -16,6 +16,30 @@ struct Block {
 };
 using Cover = std::vector<Block>;
 
+// States that were added up in any order: for two what one addition rounds, for more gamma_(n-1) of their sizes, as the
+// partial sums may be larger than the sum.
+struct Summed {
+  Index count = 1;
+  Array sizes;  // of more than one
+
+  void add(const Array& own, const Summed& other, const Array& others) {
+    sizes = sizes_of(own) + other.sizes_of(others);
+    count += other.count;
+  }
+  Array error(const Units& units, const Array& sum) const {
+    return count == 2 ? Array(units.step * sum.cwiseAbs()) : Array(units.gamma_step(count - 1) * sizes);
+  }
+
+ private:
+  Array sizes_of(const Array& state) const { return count == 1 ? Array(state.cwiseAbs()) : sizes; }
+};
+
+// What merging has added up, and its error.
+struct Merged {
+  Index source;
+  Array error;
+};
+
 // A transition, (1, 1) when it is a scalar.
 using Phi = Array;
 
@@ -123,33 +147,37 @@ class Recurrent {
     return largest;
   }
   static double larger(double a, double b) { return a >= b ? a : b; }  // b where it is NaN
-  // Adds siblings up; returns the sources of what an addition may have rounded.
-  static std::vector<Index> merge(Cover& cover) {
-    std::vector<Index> added;
+  // Adds siblings up; joined(i): block i has taken up its right sibling.
+  template <class Joined>
+  std::vector<Merged> merge(Cover& cover, Joined&& joined) const {
+    std::vector<Summed> sums(cover.size());
     for (std::size_t i = 0; i + 1 < cover.size();) {
       Block &left = cover[i], &right = cover[i + 1];
       if (left.log_size != right.log_size || (left.start >> left.log_size) % 2 != 0) {
         ++i;
         continue;
       }
+      sums[i].add(left.state, sums[i + 1], right.state);
       left.state += right.state;
       ++left.log_size;
-      added.push_back(left.start);
-      cover.erase(cover.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      const auto next = static_cast<std::ptrdiff_t>(i) + 1;
+      cover.erase(cover.begin() + next), sums.erase(sums.begin() + next);
+      joined(i);
       if (i > 0) --i;
     }
-    return added;
+    std::vector<Merged> merged;
+    for (std::size_t i = 0; i < cover.size(); ++i)
+      if (sums[i].count > 1) merged.push_back({cover[i].start, sums[i].error(units, cover[i].state)});
+    return merged;
+  }
+  std::vector<Merged> merge(Cover& cover) const {
+    return merge(cover, [](std::size_t) {});
   }
   void arithmetic_event(Index at, Index first, Index last, Index source, Array error) {
     if (!error.isZero(0)) arithmetic.push_back({at, first, last, source, std::move(error)});
   }
-  // What additions cost in a cover after merging: one rounding for each merge that ended in the block.
-  void merging_events(Index at, Index first, Index last, const Cover& cover,
-                      const std::vector<Index>& added) {
-    for (const Index source : added)
-      for (const Block& block : cover)
-        if (block.start == source)
-          arithmetic_event(at, first, last, source, units.step * block.state.cwiseAbs());
+  void merging_events(Index at, Index first, Index last, std::vector<Merged> merged) {
+    for (Merged& one : merged) arithmetic_event(at, first, last, one.source, std::move(one.error));
   }
   // A block that is as it was when carried before (`before`) is in its format already.
   void carry_events(Index at, Index first, Index last, const Cover& cover, const Cover& before = {}) {
@@ -321,16 +349,16 @@ class Scan {
                                  : Phi(r_.units.step * result.phi.cwiseAbs());
       transition_event(a.first, at, seen_first, seen_last, error);
     }
-    std::vector<Index> added;
+    std::vector<Merged> merged;
     if (r_.levels) {
       result.blocks.insert(result.blocks.end(), b.blocks.begin(), b.blocks.end());
-      added = Recurrent::merge(result.blocks);
+      merged = r_.merge(result.blocks);
     } else {
       result.blocks[0].state += b.blocks[0].state;
-      added = {0};
+      merged = {{0, r_.units.step * result.blocks[0].state.cwiseAbs()}};
     }
     if (seen_first < seen_last) {
-      r_.merging_events(at, seen_first, seen_last, result.blocks, added);
+      r_.merging_events(at, seen_first, seen_last, std::move(merged));
       if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks, carried_before(a, b));
     }
     return result;
@@ -377,11 +405,13 @@ class Scan {
     const Cover& before = r_.covers[static_cast<std::size_t>(t)];
     const bool continued = std::any_of(r_.covers[0].begin(), r_.covers[0].end(),
                                        [](const Block& b) { return !b.state.isZero(0); });
-    if (continued)
-      for (const Block& block : before)
-        r_.arithmetic_event(
-            t, t, t + 1, block.start,
-            r_.units.step * static_cast<double>(r_.levels ? before.size() + 1 : 1) * block.state.cwiseAbs());
+    if (continued && r_.levels) {
+      Cover whole = r_.applied(prefix.phi, r_.covers[0]);
+      whole.insert(whole.end(), prefix.blocks.begin(), prefix.blocks.end());
+      r_.merging_events(t, t, t + 1, r_.merge(whole));
+    } else if (continued) {
+      r_.arithmetic_event(t, t, t + 1, 0, r_.units.step * before[0].state.cwiseAbs());
+    }
     if (r_.levels) return;
     const Cover& after = r_.covers[static_cast<std::size_t>(t) + 1];
     r_.arithmetic_event(t + 1, t, t + 1, 0,
@@ -463,27 +493,16 @@ class ScalarStream {
     errors_.back().arithmetic = r_.units.gamma_step(1) * injected.cwiseAbs();
     merge();
   }
-  // As Recurrent::merge, the errors too; one rounding for each merge that ends in a block.
+  // The errors add up as the blocks do.
   void merge() {
-    std::vector<Index> added;
-    for (std::size_t i = 0; i + 1 < cover_.size();) {
-      Block &left = cover_[i], &right = cover_[i + 1];
-      if (left.log_size != right.log_size || (left.start >> left.log_size) % 2 != 0) {
-        ++i;
-        continue;
-      }
-      left.state += right.state;
+    const auto joined = [this](std::size_t i) {
       errors_[i].arithmetic += errors_[i + 1].arithmetic;
       errors_[i].absolute += errors_[i + 1].absolute, errors_[i].square += errors_[i + 1].square;
-      ++left.log_size;
-      added.push_back(left.start);
-      cover_.erase(cover_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       errors_.erase(errors_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      if (i > 0) --i;
-    }
-    for (const Index source : added)
+    };
+    for (const Merged& one : r_.merge(cover_, joined))
       for (std::size_t b = 0; b < cover_.size(); ++b)
-        if (cover_[b].start == source) errors_[b].arithmetic += r_.units.step * cover_[b].state.cwiseAbs();
+        if (cover_[b].start == one.source) errors_[b].arithmetic += one.error;
   }
   void carry(const Cover& before) {
     if (r_.units.carry == 0) return;
@@ -518,12 +537,13 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
                          r.apply_error(phi, block.state) + r.through(error, block.state));
     r.arithmetic_event(t + 1, first, r.n, r.levels ? r.head.initial.position + t : 0, r.injection_error(t));
     const Cover& after = r.covers[static_cast<std::size_t>(t) + 1];
-    std::vector<Index> added{0};
+    std::vector<Merged> merged{{0, r.units.step * after[0].state.cwiseAbs()}};
     if (r.levels) {
+      cover = r.applied(phi, cover);
       cover.push_back({r.head.initial.position + t, 0, r.injection(t)});
-      added = Recurrent::merge(cover);
+      merged = r.merge(cover);
     }
-    r.merging_events(t + 1, first, r.n, after, added);
+    r.merging_events(t + 1, first, r.n, std::move(merged));
     r.carry_events(t + 1, first, r.n, after,
                    r.levels && t > 0 && r.keeps(phi) ? r.covers[static_cast<std::size_t>(t)] : Cover{});
   }
