@@ -601,8 +601,8 @@ void fit_to_limits(Plan& plan) {
   for (const CheckSource& source : plan.sources) {
     std::map<std::pair<Index, Index>, CheckSource> parts;
     for (const Kernel* kernel : source.kernels) {
-      const std::pair sizes{nearest_within(kernel->limits, "d", source.input.key_dim),
-                            nearest_within(kernel->limits, "dv", source.input.value_dim)};
+      const std::pair sizes{drawn_within(kernel->limits, "d", source.input.key_dim),
+                            drawn_within(kernel->limits, "dv", source.input.value_dim)};
       const auto [part, is_new] = parts.try_emplace(sizes, source);
       if (is_new) part->second.kernels.clear();
       part->second.kernels.push_back(kernel);

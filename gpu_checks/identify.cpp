@@ -409,7 +409,7 @@ void fit_limits(const Kernel& kernel, Case& shape) {
                                                   {"t", &*shape.tokens},
                                                   {"b", &shape.batch},
                                                   {"h", &shape.heads}};
-  for (const auto& [name, size] : sizes) *size = nearest_within(kernel.limits, name, *size);
+  for (const auto& [name, size] : sizes) *size = drawn_within(kernel.limits, name, *size);
 }
 
 Index tokens_for(const Kernel& kernel) {
@@ -710,6 +710,8 @@ Identification identify(const Kernel& kernel, const IdentifyRequest& request) {
   Identification found;
   found.declared = full_name(declared);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (request.shape.empty()) found.failure = no_small_case(kernel.limits);
+  if (!found.failure.empty()) return found;
   std::vector<Look> looks = looks_for(kernel, request);
   std::set<std::string> refused;
   for (Look& look : looks)

@@ -41,7 +41,7 @@ struct Limit {
       if (first <= part.most) above = std::min(above, first);
       largest = std::max(largest, std::floor(part.most));
     }
-    return static_cast<Index>(std::isfinite(above) ? above : largest);
+    return static_cast<Index>(std::min(std::isfinite(above) ? above : largest, power_of_two(53)));
   }
 };
 
@@ -85,6 +85,11 @@ std::vector<Limit> parse_limits(std::string_view limits) {
                        ": expected NAME=LEAST..MOST or NAME=VALUE,VALUE...");
       limit.parts.push_back(*part);
     }
+    const Index least = limit.name == "t" ? 0 : 1;
+    if (limit.name != "g" && limit.nearest(least) < least)
+      throw BadInput("kernel limits: " + in_quotes(word) +
+                     ": it admits no size, expected a whole number of " + (least == 0 ? "0" : "1") +
+                     " or more among them");
     list.push_back(std::move(limit));
   }
   return list;
@@ -176,6 +181,22 @@ Index nearest_within(std::string_view limits, std::string_view name, Index wante
   for (const Limit& limit : parse_limits(limits))
     if (limit.name == name) return limit.nearest(wanted);
   return wanted;
+}
+
+// Of the sizes that are raised to the least that a kernel takes.
+static Index largest_drawn(std::string_view name) { return name == "d" || name == "dv" ? 1024 : 4096; }
+
+std::string no_small_case(std::string_view limits) {
+  for (const char* name : {"d", "dv"})
+    if (const Index least = nearest_within(limits, name, 1); least > largest_drawn(name))
+      return fmt::format("the limits admit no case small enough: {} is at least {}, drawn are at most {}",
+                         name, least, largest_drawn(name));
+  return {};
+}
+
+Index drawn_within(std::string_view limits, std::string_view name, Index wanted) {
+  const Index nearest = nearest_within(limits, name, wanted);
+  return nearest > std::max(wanted, largest_drawn(name)) ? wanted : nearest;
 }
 
 bool gives_gradients(const Kernel& kernel, const Problem& problem) {

@@ -65,6 +65,11 @@ std::string outside_limits(std::string_view limits,
 bool admits(std::string_view limits, std::string_view name, double value);
 // The number that the limit of that name admits: the next one from `wanted` up, or else the largest.
 Index nearest_within(std::string_view limits, std::string_view name, Index wanted);
+// Empty, or why the limits admit no head narrow enough to be drawn of our own accord (1024).
+std::string no_small_case(std::string_view limits);
+// A size of a drawn case: the nearest within the limits, or what was wanted, which the kernel then refuses, where that is
+// too large to be drawn.
+Index drawn_within(std::string_view limits, std::string_view name, Index wanted);
 // Gradients. A kernel that announces `backward` gives, where the problem has the cotangent `do` [B, T, H, dv] (and, beside
 // `final_state`, perhaps dfinal_state.X of some X), one output more for every field X of q, k, v, g or alpha, beta,
 // level_scales and initial_state.X: dX in the shape of X, summed over the heads that share it, as `attest reference

@@ -49,7 +49,8 @@ namespace {
 void run_one(const BatteryContext& context, bool spared, BatteryEntry& entry) {
   const auto start = std::chrono::steady_clock::now();
   const Spent before = spent_on_this_thread();
-  const std::string why = entry.check->cannot_run(context);
+  std::string why = no_small_case(context.kernel.limits);
+  if (why.empty()) why = entry.check->cannot_run(context);
   if (!why.empty())
     entry.outcome.reason = why;
   else if (spared)

@@ -157,8 +157,8 @@ Case fitted(const BatteryContext& context, Case shape) {
   if (!context.has("varlen")) shape.packed.clear();
   if (has_no_decay(context)) shape.options.decay = Rational(1);
   if (context.kernel.without_decay && context.declaration().decay) shape.options.decay = Rational(1);
-  shape.key_dim = nearest_within(context.kernel.limits, "d", shape.key_dim);
-  shape.value_dim = nearest_within(context.kernel.limits, "dv", shape.value_dim);
+  shape.key_dim = drawn_within(context.kernel.limits, "d", shape.key_dim);
+  shape.value_dim = drawn_within(context.kernel.limits, "dv", shape.value_dim);
   return shape;
 }
 

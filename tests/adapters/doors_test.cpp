@@ -259,6 +259,8 @@ TEST(Plugin, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
       {"stateless:initial_state", "since softmax (masked) has none"},
       {"limits:d=one", "kernel limits: \"d=one\": expected NAME=LEAST..MOST"},
       {"limits:d=64..1", "expected NAME=LEAST..MOST or NAME=VALUE,VALUE..."},
+      {"limits:d=0", "kernel limits: \"d=0\": it admits no size, expected a whole number of 1 or more"},
+      {"limits:d=1..64 dv=0", "kernel limits: \"dv=0\": it admits no size"},
       {"limits:d=1..64 w=1..2", "expected a limit of d, dv, t, b, h or g"},
       {"device:tpu", "device \"tpu\": expected cpu or cuda"},
       {"norun", "run is NULL"},

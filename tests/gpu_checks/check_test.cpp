@@ -75,6 +75,21 @@ TEST(Kernels, HaveLimitsThatAreRead) {
   EXPECT_EQ(nearest_within("d=64,128", "d", 65), 128);
   EXPECT_EQ(nearest_within("d=1..64", "d", 100), 64);
   EXPECT_EQ(nearest_within("d=1..64", "dv", 100), 100);
+  EXPECT_EQ(nearest_within("d=1e300", "d", 100), Index{1} << 53);
+}
+
+TEST(Kernels, WhoseLimitsAdmitNoSizeAreRefusedAndNoneWiderThanIsDrawnIsDrawn) {
+  for (const char* none : {"d=0", "dv=0", "d=0.25..0.75", "d=-4..-1 dv=8", "h=0", "b=0", "t=-3..-1"})
+    EXPECT_THROW(outside_limits(none, Problem()), BadInput) << none;
+  for (const char* some : {"t=0", "d=0..64", "d=0,64", "g=-5..-1"})
+    EXPECT_NO_THROW(outside_limits(some, Problem())) << some;
+  EXPECT_EQ(no_small_case("d=1024 dv=1..64 t=100000"), "");
+  EXPECT_EQ(no_small_case("dv=1025"),
+            "the limits admit no case small enough: dv is at least 1025, drawn are at most 1024");
+  EXPECT_EQ(drawn_within("d=1024", "d", 6), 1024);
+  EXPECT_EQ(drawn_within("d=1025", "d", 6), 6);
+  EXPECT_EQ(drawn_within("d=2048", "d", 2048), 2048);
+  EXPECT_EQ(drawn_within("t=2000", "t", 5), 2000);
 }
 
 TEST(Kernels, SeeInputsRoundedToTheirContract) {
