@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "gpu_checks/battery/coverage.hpp"
+
 namespace attest {
 
 namespace {
@@ -115,6 +117,10 @@ CaseRecord to_record(const BatteryContext& context, const std::vector<BatteryEnt
     record.checks.push_back(std::move(check));
   }
   record.time = time;
+  if (record.verdict != Verdict::pass) return record;
+  if (lacks_what_defines_it(context, entries)) record.verdict = Verdict::undecided;
+  if (const std::string rest = never_run_with(context, entries); !rest.empty())
+    record.reason = "never run with " + rest;
   return record;
 }
 

@@ -226,6 +226,9 @@ std::string not_covered(const CaseRecord& record) {
   std::string text;
   if (!not_run.empty()) text = "not run: " + not_run;
   if (!undecided.empty()) text += (text.empty() ? "" : "; ") + std::string("undecided: ") + undecided;
+  const bool of_battery = record.case_line.find(" battery=") != std::string::npos;
+  if (of_battery && record.verdict == Verdict::pass && !record.reason.empty())
+    text += (text.empty() ? "" : "; ") + record.reason;
   return text;
 }
 

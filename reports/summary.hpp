@@ -56,7 +56,7 @@ std::string headline(const Records& records);  // one sentence
 std::string headline(const Records& records,
                      const std::vector<KernelSummary>& kernels);  // of summarise(records)
 
-// What a pass does not cover: "not run: packing, width; undecided: lattice".
+// What a pass does not cover: "not run: packing, width; undecided: lattice; never run with decay other than 1".
 std::string not_covered(const CaseRecord& record);
 
 // The line that repeats a case: the one that the record gives with its worst element or a check, else `attest

@@ -50,7 +50,10 @@ std::string in_ten_lines(const CaseRecord& record, const std::string& replay) {
   lines.push_back("contract  " + contract_labels({kernel.contract}).at(0));
   const std::vector<const Check*> checks = decisive(record);
   add_reasons(checks, lines);
-  if (checks.empty() && !record.reason.empty()) lines.push_back("reason    " + record.reason);
+  const bool said = std::ranges::any_of(
+      checks, [&](const Check* c) { return !c->reason.empty() && record.reason.ends_with(c->reason); });
+  if (record.verdict != Verdict::pass && !said && !record.reason.empty())
+    lines.push_back("reason    " + record.reason);
   add_worst(checks, lines);
   if (record.locate && !in_words(*record.locate).empty())
     lines.push_back("where     " + in_words(*record.locate));

@@ -49,6 +49,7 @@ namespace {
 void run_one(const BatteryContext& context, bool spared, BatteryEntry& entry) {
   const auto start = std::chrono::steady_clock::now();
   const Spent before = spent_on_this_thread();
+  spent_on_this_thread().ran_with = 0;
   std::string why = no_small_case(context.kernel.limits);
   if (why.empty()) why = entry.check->cannot_run(context);
   if (!why.empty())
@@ -60,6 +61,7 @@ void run_one(const BatteryContext& context, bool spared, BatteryEntry& entry) {
   entry.nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
   entry.kernel_nanoseconds = spent_on_this_thread().kernel_ns - before.kernel_ns;
   entry.oracle_nanoseconds = spent_on_this_thread().oracle_ns - before.oracle_ns;
+  entry.ran_with = spent_on_this_thread().ran_with;
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ struct BatteryEntry {
   CheckOutcome outcome;
   std::int64_t nanoseconds = 0;  // all of it, of which in the kernel and in the oracle:
   std::int64_t kernel_nanoseconds = 0, oracle_nanoseconds = 0;
+  unsigned ran_with = 0;  // the kernel, beyond the defaults (coverage.hpp)
 };
 // All checks whose name matches the glob (empty: all), in their order, `threads` of them at once; `done` is called after
 // each, on its thread. BadInput if no check has such a name.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "gpu_checks/battery/coverage.hpp"
 #include "gpu_checks/battery/double_truth.hpp"
 #include "gpu_checks/battery/state_bound.hpp"
 #include "reference/forms/batch.hpp"
@@ -173,6 +174,7 @@ std::optional<Tensors> call(const BatteryContext& context, const Problem& proble
   if (result.status == KernelStatus::unsupported) return findings.refuse(result.message), std::nullopt;
   if (result.status == KernelStatus::failed)
     return findings.fault("the kernel failed: " + result.message), std::nullopt;
+  spent.ran_with |= beyond_defaults(problem);
   Tensors outputs;
   auto shapes = output_shapes(problem, context.declaration());
   if (gives_gradients(context.kernel, problem)) shapes.merge(gradient_shapes(problem));

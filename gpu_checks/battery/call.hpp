@@ -31,6 +31,7 @@ struct Spent {
   std::int64_t call_ns = 0;    // with the way through their doors
   std::int64_t oracle_ns = 0;
   std::int64_t bound_ns = 0;
+  unsigned ran_with = 0;  // beyond_defaults() of what the kernels computed
 };
 Spent& spent_on_this_thread();
 
