@@ -48,6 +48,14 @@ Kernel to_kernel(const KernelUnderTest& kernel) {
       run(to_call(call));
     } catch (const Unsupported& why) {
       throw UnsupportedProblem(why.what());
+    } catch (const WrongOutput& why) {
+      throw FailedCall(why.what());
+    } catch (const std::exception&) {
+      throw;
+    } catch (const Interruption&) {
+      throw;
+    } catch (...) {
+      throw std::runtime_error("something that is no std::exception");
     }
   });
 }

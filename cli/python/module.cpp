@@ -10,6 +10,7 @@
 #include <attest/attest.hpp>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -18,12 +19,6 @@ namespace nb = nanobind;
 namespace {
 
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
-
-// What is no failure of the kernel but ends the whole call: KeyboardInterrupt, SystemExit. No std::exception, so that
-// nothing on the way takes it for one.
-struct Interruption {
-  std::exception_ptr error;
-};
 
 template <class Owned>
 nb::capsule owner_of(Owned owned) {
@@ -65,12 +60,20 @@ nb::dict inputs_of(const attest::Call& call, bool torch) {
   return inputs;
 }
 
+const char* name_of(attest::Element element) {
+  constexpr const char* names[] = {"float64", "float32", "float16", "bfloat16", "int64"};
+  return names[static_cast<std::size_t>(element)];
+}
+
+std::string name_of(const nb::dlpack::dtype& type) {
+  constexpr const char* codes[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  return (type.code < std::size(codes) ? codes[type.code] : "unknown") + std::to_string(type.bits);
+}
+
 // The outputs that are wanted, and their types.
 nb::dict wanted_of(const attest::Call& call) {
-  constexpr const char* names[] = {"float64", "float32", "float16", "bfloat16", "int64"};
   nb::dict wanted;
-  for (const attest::CallTensor& output : call.outputs)
-    wanted[output.name.c_str()] = names[static_cast<std::size_t>(output.element)];
+  for (const attest::CallTensor& output : call.outputs) wanted[output.name.c_str()] = name_of(output.element);
   return wanted;
 }
 
@@ -104,16 +107,16 @@ void copy_elements(const Array& from, const attest::CallTensor& to) {
 void take_output(nb::handle given, const attest::CallTensor& output) {
   Array array;
   if (!nb::try_cast(given, array, false))
-    throw std::runtime_error("the output " + output.name + " is no array in the memory of the host (" +
-                             nb::cast<std::string>(nb::str(given.type())) + ")");
+    throw attest::WrongOutput("the output " + output.name + " is no array in the memory of the host (" +
+                              nb::cast<std::string>(nb::str(given.type())) + ")");
   const std::vector<std::int64_t> shape(array.shape_ptr(), array.shape_ptr() + array.ndim());
   if (shape != output.shape)
-    throw std::runtime_error("the output " + output.name + " has the shape " +
-                             shape_text(shape.data(), shape.size()) + ", expected " +
-                             shape_text(output.shape.data(), output.shape.size()));
+    throw attest::WrongOutput("the output " + output.name + " has the shape " +
+                              shape_text(shape.data(), shape.size()) + ", expected " +
+                              shape_text(output.shape.data(), output.shape.size()));
   if (!fits(array.dtype(), output.element))
-    throw std::runtime_error("the output " + output.name +
-                             " has elements of another type than its contract says");
+    throw attest::WrongOutput(output.name + " has dtype " + name_of(array.dtype()) + ", expected " +
+                              name_of(output.element));
   copy_elements(array, output);
 }
 
@@ -124,15 +127,16 @@ void run(const nb::callable& function, bool torch, const attest::Call& call) {
   try {
     answer = nb::cast<nb::tuple>(function(inputs_of(call, torch), options, wanted_of(call)));
   } catch (nb::python_error&) {
-    throw Interruption{std::current_exception()};
+    throw attest::Interruption{std::current_exception()};  // KeyboardInterrupt, SystemExit
   }
   const auto status = nb::cast<std::string>(answer[0]);
   if (status == "unsupported") throw attest::Unsupported(nb::cast<std::string>(answer[1]));
+  if (status == "wrong output") throw attest::WrongOutput(nb::cast<std::string>(answer[1]));
   if (status == "failed") throw std::runtime_error(nb::cast<std::string>(answer[1]));
   const auto outputs = nb::cast<nb::dict>(answer[1]);
   for (const attest::CallTensor& output : call.outputs) {
     if (!outputs.contains(output.name.c_str()))
-      throw std::runtime_error("the output " + output.name + " is missing");
+      throw attest::WrongOutput("the output " + output.name + " is missing");
     take_output(outputs[output.name.c_str()], output);
   }
 }
@@ -147,8 +151,8 @@ attest::Result check(nb::callable function, const std::map<std::string, std::str
   kernel.run = [&](const attest::Call& call) { run(function, torch, call); };
   try {
     return attest::check(kernel, {.seed = seed, .full = full, .only = only});
-  } catch (const Interruption& interruption) {
-    std::rethrow_exception(interruption.error);
+  } catch (const attest::Interruption& interruption) {
+    std::rethrow_exception(interruption.reason);
   }
 }
 

@@ -102,6 +102,8 @@ KernelResult run_function(const Kernel& kernel, const std::function<void(const C
     function(call);
   } catch (const UnsupportedProblem& why) {
     return {KernelStatus::unsupported, printable(why.what(), 300), {}, 0};
+  } catch (const FailedCall& why) {
+    return {KernelStatus::failed, printable(why.what(), 300), {}, 0};
   } catch (const std::exception& error) {
     return failed("threw an exception: " + printable(error.what(), 300));
   }

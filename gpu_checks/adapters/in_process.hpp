@@ -30,6 +30,11 @@ struct UnsupportedProblem : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a function throws whose outputs are no such tensors: the case has failed, for this reason alone.
+struct FailedCall : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // `announced`: the members of a kernel as in PROTOCOL.md, checked as theirs are (BadInput; `place` begins its message).
 // takes: the fields beside q, k, v and the options that the function reads, "g beta scale"; a problem with another one
 // is unsupported. Exceptions that are no std::exception leave `run`.

@@ -134,8 +134,29 @@ TEST(LibraryCheck, RejectsAnExceptionAndElementsOfAnotherType) {
   };
   EXPECT_THAT(reason([](const Call&) { throw std::runtime_error("out of\nluck"); }),
               HasSubstr("threw an exception: out of\\x0aluck"));
+  EXPECT_THAT(reason([](const Call&) { throw 3; }),
+              HasSubstr("threw an exception: something that is no std::exception"));
+  EXPECT_THAT(reason([](const Call&) { throw WrongOutput("o is a list"); }),
+              testing::StartsWith("the kernel failed: o is a list"));
   EXPECT_THAT(reason([](const Call& call) { (void)call.input<double>("q"); }),
               HasSubstr("the elements of q have another type"));
+}
+
+TEST(LibraryCheck, EndsWithAnInterruption) {
+  const auto interrupted = [](const Call&) {
+    throw Interruption{std::make_exception_ptr(std::runtime_error("Ctrl-C"))};
+  };
+  EXPECT_THROW(check(linear_kernel(interrupted), {.seed = 1, .only = "lattice"}), Interruption);
+}
+
+TEST(LibraryCheck, RefusesLimitsThatAdmitNoHeadAndDoesNotRunWhereTheyAdmitNoSmallOne) {
+  KernelUnderTest kernel = right_kernel();
+  kernel.limits = "d=0";
+  EXPECT_THAT(refusal([&] { check(kernel, {.seed = 1}); }), HasSubstr("\"d=0\": it admits no size"));
+  kernel.limits = "dv=1000000";
+  const Result result = check(kernel, {.seed = 1});
+  EXPECT_EQ(result.verdict, "NOT RUN");
+  EXPECT_THAT(result.summary(), HasSubstr("the limits admit no case small enough: dv is at least 1000000"));
 }
 
 TEST(LibraryCheck, DoesNotJudgeWhatAKernelIsNotMadeFor) {
@@ -173,11 +194,23 @@ TEST(LibraryCheck, JudgesAKernelWithoutDecayWhereTheDecayIsOne) {
     linear_stream(call);
   };
   const Result result = check(kernel, {.seed = 3});
-  EXPECT_TRUE(result) << result;
+  EXPECT_EQ(result.verdict, "UNDECIDED") << result;  // retention is its decay
+  EXPECT_THAT(result.summary(),
+              HasSubstr("reason    never run with decay other than 1 (the kernel takes no decay)"));
   for (const char* name : {"lattice", "value", "paths", "shapes"})
     EXPECT_EQ(verdict_of(result, name), "PASS") << name;
   kernel.run = [](const Call& call) { linear_stream(call, true); };
   EXPECT_EQ(verdict_of(check(kernel, {.seed = 3}), "value"), "FAIL");
+}
+
+TEST(LibraryCheck, SaysWithWhichOptionsAKernelWasNeverRun) {
+  EXPECT_THAT(check(right_kernel(), {.seed = 3}).summary(),
+              HasSubstr("; never run with normalize, an initial state\n"));
+  KernelUnderTest plain = right_kernel();
+  plain.takes = "";
+  EXPECT_THAT(check(plain, {.seed = 3}).summary(),
+              HasSubstr("; never run with a scale of its own, normalize, an initial state\n"));
+  EXPECT_THAT(check(plain, {.seed = 3, .only = "value"}).summary(), Not(HasSubstr("never run")));
 }
 
 TEST(LibraryCheck, HandsOverTheFormatsOfTheContract) {

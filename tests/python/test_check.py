@@ -35,7 +35,7 @@ def test_a_right_kernel_passes():
 def test_a_wrong_kernel_fails_with_a_report_of_ten_lines_that_repeats_it():
     with pytest.raises(AssertionError) as caught:
         attest.assert_right(forgets_itself, seed=7, **linear)
-    report = str(caught.value).strip()
+    report = str(caught.value)
     lines = report.splitlines()
     assert len(lines) <= 10
     assert lines[0].startswith("FAIL      forgets_itself: linear, direct")
@@ -180,6 +180,26 @@ def test_an_exception_is_a_failure_with_its_message():
     assert result.verdict == "FAIL" and "ZeroDivisionError: by nothing" in str(result)
 
 
+def test_an_exception_is_shown_with_its_line_even_if_it_has_no_text():
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    def raises(q, k, v, scale=1.0):
+        raise Silent
+
+    result = attest.check(raises, only="lattice", seed=1, **linear)
+    assert result.verdict == "FAIL"
+    line = raises.__code__.co_firstlineno + 1
+    assert f"Silent: its text cannot be made (RuntimeError) ({__file__}:{line})" in str(result)
+
+
+def test_what_defines_the_operator_has_to_be_taken():
+    result = attest.check(right, **(linear | {"operator": "retention"}), seed=1)
+    assert result.verdict == "UNDECIDED"
+    assert "never run with decay other than 1 (the kernel takes no decay)" in str(result)
+
+
 def test_an_interrupt_ends_the_check():
     def interrupted(q, k, v, scale=1.0):
         raise KeyboardInterrupt
@@ -189,7 +209,8 @@ def test_an_interrupt_ends_the_check():
 
 
 @pytest.mark.parametrize("result, message", [
-    (lambda o: o.astype(np.float64), "elements of another type"),
+    (lambda o: o.astype(np.float64), "the kernel failed: o has dtype float64, expected float32"),
+    (lambda o: np.ma.masked_array(o, mask=True), "the kernel failed: the output o is a masked array"),
     (lambda o: o[:, :, :, :0], "has the shape"),
     (lambda o: None, "is no array"),
     (lambda o: {"p": o}, "the output o is missing"),
@@ -253,5 +274,7 @@ def test_what_cannot_be_is_refused_in_one_line(change, message):
 def test_a_function_that_takes_what_no_problem_has_is_refused():
     with pytest.raises(ValueError, match="the parameter gamma of .* is no field or option"):
         attest.check(lambda q, k, v, gamma: v, **linear)
+    with pytest.raises(ValueError, match="the parameter q of .* is positional-only, which is not supported"):
+        attest.check(lambda q, k, v, /: v, **linear)
     with pytest.raises(ValueError, match="cannot be called"):
         attest.check(3, **linear)

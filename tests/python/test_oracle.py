@@ -89,6 +89,7 @@ def test_every_real_type_is_taken_exactly_and_others_are_refused():
     ({"q": "wide"}, "expected an array"),
     ({"q": [[1, 2], [3]]}, "tensor q"),
     ({"q": np.ones((5, 3))}, "shape"),
+    ({"q": np.ma.masked_array(np.ones((6, 3)), mask=True)}, "tensor q: a masked array, expected one without a mask"),
     ({"w": np.ones((6, 3))}, "no operator knows this field"),
 ])
 def test_what_cannot_be_is_refused_in_one_line(change, message):

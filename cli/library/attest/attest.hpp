@@ -9,6 +9,7 @@
 // std::invalid_argument, in one line. The words of form, contract, features and limits are those of attest_kernel.h.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <iosfwd>
 #include <map>
@@ -42,6 +43,16 @@ struct CallTensor {
 // Thrown by a kernel for a problem that it is not made for: not run, rather than failed.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// Thrown by a kernel whose outputs are not what they should be: it has failed, for this reason.
+struct WrongOutput : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Thrown by a kernel to end the whole check, which throws it on: what is no failure of the kernel, such as Ctrl-C.
+struct Interruption {
+  std::exception_ptr reason;
 };
 
 // One problem, in memory. The elements have the formats of the contract: double, float (fp32 and tf32), a type of two
@@ -103,7 +114,7 @@ struct KernelUnderTest {
   std::string limits = {};  // "d=1..256 dv=1..256 t=0..8192"; unnamed: unlimited
   // Of: g alpha beta level_scales decay scale normalize epsilon ridge. Problems with another field or option are not run.
   std::string takes = "scale";
-  // An exception is a failure; a crash or an endless loop ends the test program.
+  // An exception of any type but Interruption is a failure; a crash or an endless loop ends the test program.
   std::function<void(const Call&)> run;
 };
 

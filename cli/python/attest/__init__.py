@@ -21,6 +21,7 @@ import fractions
 import inspect
 import math
 import numbers
+import traceback
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,8 @@ def _exact(key, value):
 
 def _as_float64(name, value):
     """The numbers as they are, in float64: all of them must be such numbers."""
+    if isinstance(value, np.ma.MaskedArray):
+        _refuse(f"tensor {name}: a masked array, expected one without a mask (filled())")
     if hasattr(value, "detach"):  # PyTorch
         value = value.detach().cpu().double()
     elif not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
@@ -139,8 +142,11 @@ def _taken(function):
         return None
     known = ("q", "k", "v", "cu_seqlens", "do") + _optional
     for p in parameters:
+        if p.kind == p.POSITIONAL_ONLY:
+            _refuse(f"the parameter {p.name} of {_name_of(function)} is positional-only, which is not supported: "
+                    "fields and options are passed by name")
         named = p.name in known or p.name.startswith(("initial_state_", "dfinal_state_"))
-        if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) or (not named and p.default is p.empty):
+        if p.kind == p.VAR_POSITIONAL or (not named and p.default is p.empty):
             _refuse(f"the parameter {p.name} of {_name_of(function)} is no field or option, expected of: "
                     + ", ".join(known) + ", initial_state_X, dfinal_state_X")
     return {p.name for p in parameters}
@@ -161,7 +167,29 @@ def _to_bf16(array):
     return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
 
 
-def _output(array, wanted):
+def _words(error):
+    """What an exception says, whatever it is made of."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"its text cannot be made ({type(second).__name__})"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _failure(error):
+    """Its type, text and the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # without the call in this file
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {_words(error)}{place}"
+
+
+class _WrongOutput(Exception):
+    pass
+
+
+def _output(name, array, wanted):
+    if isinstance(array, np.ma.MaskedArray):
+        raise _WrongOutput(f"the output {name} is a masked array, expected one without a mask (filled())")
     if hasattr(array, "detach"):
         return array.detach()
     if wanted == "bfloat16" and isinstance(array, np.ndarray) and array.dtype == np.float32:
@@ -185,14 +213,19 @@ def _caller(function, taken):
         try:
             results = function(**arguments)
         except Unsupported as reason:
-            return "unsupported", str(reason)
+            return "unsupported", _words(reason)
         except ModuleNotFoundError as missing:  # nothing was computed that could be wrong
             return "unsupported", f"needs the module {missing.name}, which is not installed"
         except Exception as error:
-            return "failed", f"{type(error).__name__}: {error}"
+            return "failed", _failure(error)
         if not isinstance(results, dict):
             results = {"o": results}
-        return "ok", {name: _output(array, wanted.get(name)) for name, array in results.items()}
+        try:
+            return "ok", {name: _output(name, array, wanted.get(name)) for name, array in results.items()}
+        except _WrongOutput as wrong:
+            return "wrong output", str(wrong)
+        except Exception as error:
+            return "failed", _failure(error)
 
     return call
 
@@ -240,4 +273,4 @@ def assert_right(function, **about):
     __tracebackhide__ = True
     result = check(function, **about)
     if not result:
-        raise AssertionError("\n" + str(result))
+        raise AssertionError(str(result))
