@@ -1,7 +1,8 @@
 // packing: several sequences in one call with cu_seqlens.
 // Law: packed sequences, of length 0 and 1 and across chunk edges, give what separate calls give, and their states are
 // their own. Lattice inputs: exact, bitwise, with and without initial states. Drawn inputs: bitwise against separate
-// calls where the kernel declares batch_invariant, else within the sum of both bounds.
+// calls where the kernel declares batch_invariant, else within the sum of both bounds. The same shape is asked twice, one
+// call after the other, with other boundaries.
 // Must kill: packed sequences (family 6), stale tails (1), states of another sequence (4).
 // Source: KERNEL_BUGS, family 6.
 #include "gpu_checks/battery/call.hpp"
@@ -96,6 +97,11 @@ CheckOutcome run(const BatteryContext& context) {
       if (exact && context.has("initial_state")) exactly(context, lengths, true, random, findings);
       against_separate_calls(context, lengths, random, findings);
     }
+  for (const Lengths& lengths : {Lengths{c, 3, c + 2, 1}, Lengths{3, 1, c, c + 2}})
+    if (exact)
+      exactly(context, lengths, false, random, findings);
+    else
+      against_separate_calls(context, lengths, random, findings);
   Lengths more_than_a_warp;
   for (Index s = 0; s < 40; ++s) more_than_a_warp.push_back(1 + s % 3);
   if (exact) exactly(context, more_than_a_warp, false, random, findings);

@@ -1,7 +1,8 @@
 // paths: inputs that leave a single path from one key and one value to the outputs.
 // Law: with k at token i, v at token j and the same q everywhere, o_t counts the paths through (t, i, j): masks, levels
 // and off-by-ones become visible at once. Undecayed: lattice inputs, bitwise. Decayed: by bound, where what must be 0
-// has the bound 0. Log-linear: the level scales one-hot in one level.
+// has the bound 0. Log-linear: the level scales one-hot in one level. Gated: a path that is read after 16 chunks, with
+// one closed gate before its key, so that halves of the larger blocks have fades that differ.
 // Must kill: masks and prefixes (family 3), levels (5), decays of single paths (1, 2, 4).
 // Source: NUMERICS, lattice inputs.
 #include <algorithm>
@@ -15,10 +16,12 @@ namespace attest {
 namespace {
 
 constexpr Index key_dim = 4, value_dim = 5;
+constexpr double closed_gate = -1024;  // exp() underflows to 0 in every format
 
 struct Path {
   Index key, other_key, value;  // tokens; k is hot at key and other_key, v at value
   int level = -1;               // level scales one-hot there; -1: one everywhere
+  Index closed = -1;            // the token whose gate alone is closed; -1: none
 };
 
 Problem path_problem(const BatteryContext& context, Index tokens, const Path& path, Options options) {
@@ -47,6 +50,7 @@ Problem path_problem(const BatteryContext& context, Index tokens, const Path& pa
   at("v", path.value, path.value % shape.value_dim) = 1;
   if (d.beta)
     for (const Index t : {path.key, path.other_key}) at("beta", t, 0) = 1;
+  if (path.closed >= 0) problem.fields.at("g").data[static_cast<std::size_t>(path.closed)] = closed_gate;
   return problem;
 }
 
@@ -54,6 +58,7 @@ std::string words(const Path& path, Index tokens) {
   std::string text = "one path: k at tokens " + std::to_string(path.key) + " and " +
                      std::to_string(path.other_key) + ", v at " + std::to_string(path.value);
   if (path.level >= 0) text += ", level " + std::to_string(path.level) + " alone";
+  if (path.closed >= 0) text += ", gate closed at " + std::to_string(path.closed) + " alone";
   return text + ", T=" + std::to_string(tokens);
 }
 
@@ -87,6 +92,11 @@ void bounded_path(const BatteryContext& context, Index tokens, const Path& path,
   judge_call(context, round_inputs(context.kernel.contract, problem), false, findings);
 }
 
+// Read after 16 chunks, its key after the one closed gate.
+void late_path(const BatteryContext& context, Index tokens, Index closed, Index key, Findings& findings) {
+  if (key < tokens) exact_path(context, tokens, {key, key, key, -1, closed}, findings);
+}
+
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
   Random random(context.seed, "paths");
@@ -112,6 +122,15 @@ CheckOutcome run(const BatteryContext& context) {
          d.level_scales && level <= static_cast<int>(std::bit_width(static_cast<std::uint64_t>(tokens - 1)));
          ++level)
       for (const Index t : {Index(0), tokens / 2}) exact_path(context, tokens, {t, t, t, level}, findings);
+  }
+  if (!d.gates || !admits(context.kernel.limits, "g", closed_gate)) return findings.outcome();
+  const Index late = context.at_most(std::clamp<Index>(17 * c + 1, 1025, 1200));
+  if (late < 4) return findings.outcome();
+  late_path(context, late, std::min<Index>(5, c / 2), c + c / 2, findings);
+  for (Index round = 0; round < context.many(1, 8); ++round) {
+    const Index key = 1 + static_cast<Index>(random.below(static_cast<std::uint64_t>(late) / 2));
+    late_path(context, late, static_cast<Index>(random.below(static_cast<std::uint64_t>(key))), key,
+              findings);
   }
   return findings.outcome();
 }

@@ -59,7 +59,9 @@ std::vector<Options> option_list(const BatteryContext& context) {
   if (d.decay) add([](Options& o) { o.decay = Rational(3) / 4; });
   if (d.ridge) add([](Options& o) { o.ridge = Rational(1) / 2, o.decay = Rational(1); });
   if (d.unit_scale) add([](Options& o) { o.scale = Rational(5) / 16; });
-  if (d.normalize) add([](Options& o) { o.normalize = true, o.epsilon = Rational(1) / 4; });
+  if (!d.normalize) return list;
+  for (const Rational& epsilon : {Rational(1) / 4, Rational(1) / 100, Rational(0), Rational(1) / 1000000})
+    add([&](Options& o) { o.normalize = true, o.epsilon = epsilon; });
   return list;
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "gpu_checks/battery/call.hpp"
@@ -288,6 +290,49 @@ TEST(Battery, FailsFaultsThatShowOnlyInWideOrLongOrManySequences) {
 }
 
 // Products of whole matrices round what lies between them: their bound is not that of one sum of exact terms.
+// The kernel, asked about another problem than the one given.
+Kernel misled(Kernel kernel, std::function<void(Problem&)> change) {
+  kernel.run = [run = kernel.run, change](Problem problem) {
+    change(problem);
+    return run(problem);
+  };
+  return kernel;
+}
+
+// A block of 1024 tokens faded by its left half where it is to be by its right.
+TEST(Battery, FailsAKernelThatConfusesTheFadesOfLargeBlocks) {
+  for (const char* name : {"cpu.mamba2.chunk64.fp32", "cpu.log_linear_gated_delta.chunk64.bf16"}) {
+    const Kernel wrong = changed(kernel_named(name), [](const Problem& p, Tensors& outputs) {
+      const Tensor* g = p.field("g");
+      if (!g || p.tokens <= 1024 || p.heads != 1) return;
+      const auto closed = [&](Index first, Index last) {
+        return std::any_of(g->data.begin() + first, g->data.begin() + last,
+                           [](double x) { return x < -100; });
+      };
+      Tensor& o = outputs["o"];
+      if (closed(0, 512) && !closed(512, 1024))
+        std::fill(o.data.begin() + 1024 * p.value_dim, o.data.end(), 0.0);
+    });
+    EXPECT_EQ(outcome_of(kernel_named(name), "paths").verdict, Verdict::pass) << name;
+    EXPECT_EQ(outcome_of(wrong, "paths").verdict, Verdict::fail) << name;
+  }
+}
+
+TEST(Battery, FailsAKernelThatKeepsTheBoundariesOfAnEarlierCallOfTheShape) {
+  auto kept = std::make_shared<std::map<std::pair<Index, std::size_t>, std::vector<Index>>>();
+  const Kernel wrong = misled(kernel_named("cpu.linear.chunk16.fp32"), [kept](Problem& p) {
+    p.cu_seqlens = kept->try_emplace({p.tokens, p.cu_seqlens.size()}, p.cu_seqlens).first->second;
+  });
+  EXPECT_EQ(outcome_of(wrong, "packing").verdict, Verdict::fail);
+}
+
+TEST(Battery, FailsAKernelThatForgetsASmallEpsilon) {
+  const Kernel wrong = misled(kernel_named("cpu.linear.chunk16.fp32"), [](Problem& p) {
+    if (p.options.epsilon < Rational(1) / 10) p.options.epsilon = 0;
+  });
+  EXPECT_EQ(outcome_of(wrong, "value").verdict, Verdict::fail);
+}
+
 TEST(Battery, PassesADirectFormOfRoundedMatrices) {
   for (const char* name :
        {"cpu.linear.chunk64.bf16", "cpu.hla2.chunk64.direct.bf16", "cpu.mamba2.chunk64.bf16"}) {
