@@ -87,7 +87,8 @@ std::string verdict_line(const Kernel& kernel, const Identification& found) {
 
 void print(const Kernel& kernel, const Identification& found, Index most) {
   if (!found.failure.empty()) {
-    std::cout << kernel.name << ": cannot be identified: " << found.failure << '\n';
+    std::cout << kernel.name << (found.unsupported ? ": not run: " : ": cannot be identified: ")
+              << found.failure << '\n';
     return;
   }
   std::cout << kernel.name << ": " << verdict_line(kernel, found) << '\n';
@@ -120,16 +121,19 @@ int run(const Arguments& arguments) {
   if (kernels.empty()) throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel));
   nlohmann::json all = nlohmann::json::array();
   int exit_code = exit_passed;
+  bool any_ran = false;
   for (const Kernel* kernel : kernels) {
     const Identification found = identify(*kernel, arguments.request);
     print(*kernel, found, arguments.most);
-    if (exit_code != exit_failed && exit_code_of(found) != exit_passed) exit_code = exit_code_of(found);
+    any_ran = any_ran || !found.unsupported;
+    if (!found.unsupported && exit_code != exit_failed && exit_code_of(found) != exit_passed)
+      exit_code = exit_code_of(found);
     all.push_back(document(*kernel, found));
   }
   if (!arguments.json.empty())
     write_file_atomically(arguments.json,
                           nlohmann::json{{"schema", "attest.identify/2"}, {"kernels", all}}.dump(1) + "\n");
-  return exit_code;
+  return any_ran ? exit_code : exit_nothing_ran;
 }
 
 }  // namespace
@@ -153,7 +157,8 @@ void add_identify(CLI::App& app, int& exit_code) {
   command->footer(
       std::string(exit_codes) +
       "Here 0: every kernel computes what it declares; 1: one does not, or nothing fits within its bound; "
-      "3: most likely so,\nbut the bound of the contract has no power. It says which operator a kernel "
+      "3: most likely so,\nbut the bound of the contract has no power; 77: none could run. It says which "
+      "operator a kernel "
       "computes on three small inputs, not\nthat it is right: attest check --battery does that.\n"
       "Example: attest identify --kernel 'cpu.hla2.printed.*.fp32'");
   command->callback([arguments, doors, &exit_code] {

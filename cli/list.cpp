@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/doors.hpp"
 #include "cli/options.hpp"
 #include "gpu_checks/battery/battery.hpp"
 #include "gpu_checks/kernel.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/operator.hpp"
 #include "reference/tensor/atomic_file.hpp"
+#include "reference/tensor/bad_input.hpp"
 
 namespace attest {
 namespace {
@@ -123,7 +125,8 @@ Listing operators() {
 Listing kernels() {
   Listing listing{{{"kernel", "operator", "variant", "form", "contract"}}, {}};
   nlohmann::json list = nlohmann::json::array();
-  for (const Kernel& k : registered_kernels()) {
+  for (const Kernel* kernel : find_kernels("", "")) {  // behind doors these alone
+    const Kernel& k = *kernel;
     listing.rows.push_back({k.name, k.op, k.variant, k.form, to_text(k.contract)});
     list.push_back({{"kernel", k.name},
                     {"door", k.door},
@@ -191,9 +194,13 @@ void add_list(CLI::App& app, int&) {
   of_kernels->excludes(formulas)->excludes(of_recipes)->excludes(of_checks);
   of_recipes->excludes(formulas)->excludes(of_checks);
   of_checks->excludes(formulas);
+  const auto doors = add_door_options(*command);
   add_path(command, "--json", arguments->json, "also write what is listed to this file");
-  command->footer(std::string(exit_codes) + "Example: attest list --markdown");
-  command->callback([arguments] {
+  command->footer(std::string(exit_codes) + "Example: attest list --kernels --plugin ./libmine.so");
+  command->callback([arguments, doors] {
+    if (!arguments->kernels && !(doors->plugins.empty() && doors->processes.empty()))
+      throw BadInput("--plugin and --process offer kernels, expected --kernels beside them");
+    open_kernels(*doors);
     const Listing listing = arguments->kernels   ? kernels()
                             : arguments->recipes ? recipe_listing()
                             : arguments->checks  ? checks()

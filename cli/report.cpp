@@ -1,11 +1,14 @@
 // attest report: the records of one or several runs in the form in which somebody reads them.
+#include <fstream>
 #include <iostream>
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "reference/tensor/atomic_file.hpp"
+#include "reference/tensor/bad_input.hpp"
 #include "reports/csv.hpp"
 #include "reports/html.hpp"
+#include "reports/hunt_json.hpp"
 #include "reports/junit.hpp"
 #include "reports/markdown.hpp"
 #include "reports/merge.hpp"
@@ -15,19 +18,21 @@ namespace attest {
 namespace {
 
 struct Rendering {
-  const char *option, *description;
+  const char *option, *ending, *description;
   std::string (*render)(const MergedRecords&);
 };
 
 constexpr Rendering renderings[] = {
-    {"--html", "one self-contained page", [](const MergedRecords& m) { return render_html(m.records); }},
-    {"--markdown",
+    {"--html", ".html", "one self-contained page",
+     [](const MergedRecords& m) { return render_html(m.records); }},
+    {"--markdown", ".md",
      "for a terminal, a comment or the summary of a GitHub job; never above 1 MiB, what is cut is said",
      [](const MergedRecords& m) { return fit_markdown(render_markdown(m.records), markdown_limit); }},
-    {"--junit", "JUnit XML for Jenkins, GitHub and GitLab",
+    {"--junit", ".xml", "JUnit XML for Jenkins, GitHub and GitLab",
      [](const MergedRecords& m) { return render_junit(m.records); }},
-    {"--csv", "a line per case, RFC 4180", [](const MergedRecords& m) { return render_csv(m.records); }},
-    {"--sarif", "SARIF 2.1.0 for code scanning: what did not pass",
+    {"--csv", ".csv", "a line per case, RFC 4180",
+     [](const MergedRecords& m) { return render_csv(m.records); }},
+    {"--sarif", ".sarif", "SARIF 2.1.0 for code scanning: what did not pass",
      [](const MergedRecords& m) { return render_sarif(m); }},
 };
 
@@ -37,9 +42,40 @@ struct Arguments {
   bool chosen[std::size(renderings)] = {};
 };
 
+// The form asked for, or that of the end of the file's name.
+const Rendering& rendering_of(const Arguments& arguments) {
+  std::string endings;
+  for (std::size_t i = 0; i < std::size(renderings); ++i)
+    if (arguments.chosen[i]) return renderings[i];
+  for (const Rendering& rendering : renderings) {
+    if (arguments.output.ends_with(rendering.ending)) return rendering;
+    endings += (endings.empty() ? "" : " ") + std::string(rendering.ending);
+  }
+  throw BadInput(
+      "no form is given, expected --html, --markdown, --junit, --csv or --sarif, or --output with one of the "
+      "endings " +
+      endings);
+}
+
+void refuse_hunt(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string start(256, '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (start.find(hunt_schema) != std::string::npos)
+    throw BadInput(in_quotes(path.native()) +
+                   ": the findings of attest fuzz, whose page attest fuzz --output writes, "
+                   "expected the records of attest check");
+}
+
 void report(const Arguments& arguments) {
+  const Rendering& rendering = rendering_of(arguments);
   std::vector<std::filesystem::path> records;
-  for (const std::string& path : arguments.records) records.push_back(records_at(path));
+  for (const std::string& path : arguments.records) {
+    records.push_back(records_at(path));
+    std::error_code none;
+    const bool is_hunt = !std::filesystem::exists(records.back(), none);
+    refuse_hunt(is_hunt ? std::filesystem::path(path) / hunt_name : records.back());
+  }
   std::optional<AtomicFile> file;
   if (!arguments.output.empty()) {
     for (const auto& path : records)
@@ -48,14 +84,11 @@ void report(const Arguments& arguments) {
   }
   const MergedRecords merged = read_merged(records);
   if (!merged.records.complete) note("a run did not finish: the report says so");
-  for (std::size_t i = 0; i < std::size(renderings); ++i) {
-    if (!arguments.chosen[i]) continue;
-    const std::string text = renderings[i].render(merged);
-    if (file)
-      file->write(text), file->commit();
-    else
-      std::cout << text;
-  }
+  const std::string text = rendering.render(merged);
+  if (file)
+    file->write(text), file->commit();
+  else
+    std::cout << text;
 }
 
 }  // namespace
@@ -68,14 +101,14 @@ void add_report(CLI::App& app, int&) {
           "RECORDS", arguments->records,
           "files records.jsonl of attest check, or the folders that its --output made; several are merged")
       ->required();
-  auto* form = command->add_option_group("form", "exactly one of");
+  auto* form = command->add_option_group("form", "one of; without any that of the ending of --output");
   for (std::size_t i = 0; i < std::size(renderings); ++i)
     form->add_flag(renderings[i].option, arguments->chosen[i], renderings[i].description);
-  form->require_option(1);
+  form->require_option(0, 1);
   add_path(command, "--output", arguments->output, "the file to write; standard output by default");
   command->footer(std::string(exit_codes) +
                   "A report that could be made exits with 0, whatever it says.\n"
-                  "Example: attest report /tmp/report --junit --output junit.xml");
+                  "Example: attest report /tmp/report --output page.html");
   command->callback([arguments] { report(*arguments); });
 }
 

@@ -711,12 +711,14 @@ Identification identify(const Kernel& kernel, const IdentifyRequest& request) {
   found.declared = full_name(declared);
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (request.shape.empty()) found.failure = no_small_case(kernel.limits);
-  if (!found.failure.empty()) return found;
+  found.unsupported = !found.failure.empty();
+  if (found.unsupported) return found;
   std::vector<Look> looks = looks_for(kernel, request);
   std::set<std::string> refused;
   for (Look& look : looks)
     if (const Answer answer = ask_what_it_takes(kernel, look, refused); answer.status != KernelStatus::ok) {
       found.failure = answer.message.empty() ? "the kernel failed" : answer.message;
+      found.unsupported = answer.status == KernelStatus::unsupported;
       return found;
     }
   found.compared = on_what(kernel, looks, refused);

@@ -52,6 +52,7 @@ struct Identification {
   std::string states;                 // about final states; empty: none to compare, or as they should be
   std::string compared;               // on what
   std::string failure;                // the kernel did not run: why
+  bool unsupported = false;           // since it takes no such input, or its device is not here
   std::string smallest;               // nothing fits: the smallest input on which nothing does
 
   // The candidates within their bounds that are no copies of another.

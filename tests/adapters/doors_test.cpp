@@ -418,6 +418,28 @@ TEST(Process, IsAskedWithTheHeadDimensionsThatItTakes) {
   EXPECT_THAT(asked.out, HasSubstr("d=9 is outside the kernel's limits d=8"));
 }
 
+TEST(Process, ThatTakesNoInputOfIdentifyIsNotRun) {
+  const TemporaryFolder folder;
+  const ProgramRun run =
+      run_attest(folder, "identify --process '" + python("takes_two_sizes") + "' --shape T=8,d=9,dv=4");
+  EXPECT_EQ(run.exit_code, 77) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("not run: d=9 is outside the kernel's limits d=8"));
+}
+
+TEST(Doors, AreListed) {
+  const TemporaryFolder folder;
+  const ProgramRun process =
+      run_attest(folder, "list --kernels --process '" + python("takes_two_sizes") + "'");
+  EXPECT_EQ(process.exit_code, 0) << process.err;
+  EXPECT_EQ(std::count(process.out.begin(), process.out.end(), '\n'), 2) << process.out;
+  EXPECT_THAT(process.out, HasSubstr("linear"));
+  EXPECT_THAT(run_attest(folder, "list --kernels --plugin " + plugin("hostile") + ":correct").out,
+              AllOf(HasSubstr("correct"), testing::Not(HasSubstr("cpu."))));
+  const ProgramRun other = run_attest(folder, "list --recipes --plugin " + plugin("hostile"));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("expected --kernels beside them"));
+}
+
 TEST(Process, WithANonsensicalAnnouncementIsRefusedInOneLineWithTwo) {
   const std::vector<std::pair<std::string, const char*>> table = {
       {python("dies_at_once"), "it ended itself with exit code 1; it printed: \"no module named torch\""},

@@ -52,6 +52,32 @@ TEST_F(Made, RecordsBecomeEveryForm) {
   }
 }
 
+TEST_F(Made, RecordsTakeTheirFormFromTheNameOfTheFile) {
+  for (const auto& [ending, option] : {std::pair{"html", "html"},
+                                       {"md", "markdown"},
+                                       {"xml", "junit"},
+                                       {"csv", "csv"},
+                                       {"sarif", "sarif"}}) {
+    const std::string out = (folder / "out").string() + "." + ending;
+    EXPECT_EQ(run("report " + made + " --output " + out).exit_code, 0) << ending;
+    EXPECT_EQ(text_of(out), run("report " + made + " --" + option).out) << ending;
+  }
+  const std::string out = (folder / "out.html").string();
+  EXPECT_EQ(run("report " + made + " --csv --output " + out).exit_code, 0);
+  EXPECT_EQ(text_of(out), run("report " + made + " --csv").out);
+}
+
+TEST_F(ReportCommand, OfAHuntSaysWhoWritesItsPage) {
+  const std::string hunt = (folder / "hunt").string();
+  EXPECT_EQ(run("fuzz --kernel cpu.linear.stream.fp32 --cases 2 --seed 1 --output " + hunt).exit_code, 3);
+  for (const std::string& path : {hunt, hunt + "/fuzz.json"}) {
+    const ProgramRun refused = run("report " + path + " --html");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("whose page attest fuzz --output writes"));
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  }
+}
+
 TEST_F(Made, RecordsOfSeveralFilesAreMerged) {
   const std::string one = run("report " + made + " --csv").out,
                     two = run("report " + made + " " + made + " --csv").out;
@@ -61,8 +87,9 @@ TEST_F(Made, RecordsOfSeveralFilesAreMerged) {
 
 TEST_F(Made, RecordsAreRefusedInOneLine) {
   const std::pair<std::string, const char*> commands[] = {
-      {"report " + made, "Exactly 1 option from [--html"},
-      {"report " + made + " --csv --junit", "2 were given"},
+      {"report " + made, "no form is given, expected --html"},
+      {"report " + made + " --output " + made + ".pdf", "the endings .html .md .xml .csv .sarif"},
+      {"report " + made + " --csv --junit", "at most 1"},
       {"report --csv", "RECORDS"},
       {"report " + made + " missing.jsonl --csv", "missing.jsonl"},
       {"report " + made + " --csv --output ''", "expected a path"},
