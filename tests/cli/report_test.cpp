@@ -69,7 +69,8 @@ TEST_F(Made, RecordsTakeTheirFormFromTheNameOfTheFile) {
 
 TEST_F(ReportCommand, OfAHuntSaysWhoWritesItsPage) {
   const std::string hunt = (folder / "hunt").string();
-  EXPECT_EQ(run("fuzz --kernel cpu.linear.stream.fp32 --cases 2 --seed 1 --output " + hunt).exit_code, 3);
+  run("fuzz --kernel cpu.linear.stream.fp32 --cases 2 --seed 1 --output " + hunt);
+  ASSERT_TRUE(std::filesystem::exists(hunt + "/fuzz.json"));
   for (const std::string& path : {hunt, hunt + "/fuzz.json"}) {
     const ProgramRun refused = run("report " + path + " --html");
     EXPECT_EQ(refused.exit_code, 2);

@@ -166,7 +166,7 @@ def test_a_problem_that_the_parameters_do_not_name_is_not_run():
         raise attest.Unsupported("not on Mondays")
 
     result = attest.check(unsupported, seed=1, **linear)
-    assert not result and result.verdict == "UNDECIDED"
+    assert not result and result.verdict == "NOT RUN"
     assert "not on Mondays" in str(result)
     with pytest.raises(AssertionError, match="not on Mondays"):
         attest.assert_right(unsupported, seed=1, **linear)
