@@ -58,6 +58,11 @@ double special_value(Random& random) {
   }
 }
 
+// Any value may be put in the place of another.
+bool has_free_values(const FuzzInput& input) {
+  return !is_lattice(input.question) && !is_battery(input.question);
+}
+
 void edit_values(FuzzInput& input, Random& random) {
   const std::string field = any_of<const char*>(random, {"q", "k", "v"});
   if (*input.shape.tokens == 0) return;
@@ -289,7 +294,7 @@ FuzzInput Grammar::plain(Random& random) const {
 }
 
 FuzzInput Grammar::mutate_values(FuzzInput input, Random& random) const {
-  if (is_lattice(input.question) || is_battery(input.question)) return mutate(std::move(input), random);
+  if (!has_free_values(input)) return mutate(std::move(input), random);
   for (Index n = 1 + below(random, 3); n > 0; --n) {
     if (!input.edits.empty() && random.one_in(3)) {
       ValueEdit& edit = input.edits[random.below(input.edits.size())];
@@ -303,7 +308,9 @@ FuzzInput Grammar::mutate_values(FuzzInput input, Random& random) const {
 }
 
 FuzzInput Grammar::mutate(FuzzInput input, Random& random) const {
-  if (input.zeros) return mutate_values(std::move(input), random);
+  if (is_battery(input.question)) return of_battery(input.question, random);
+  // Of what is spelled out the values alone say something; those of certified integers hardly stay certified.
+  if (input.zeros) return has_free_values(input) ? mutate_values(std::move(input), random) : draw(random);
   Case& c = input.shape;
   for (Index n = 1 + below(random, 3); n > 0; --n) switch (random.below(10)) {
       case 0:
