@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "fuzz/ask.hpp"
+#include "fuzz/limits.hpp"
 #include "reference/cases/recipe.hpp"
 
 namespace attest {
@@ -170,6 +171,7 @@ void Grammar::draw_gates(FuzzInput& input, Random& random) const {
   if (!context_.declaration().gates || is_lattice(input.question) || random.one_in(2)) return;
   const Case& c = input.shape;
   const double size = any_of<double>(random, {-1e-3, -1, -3, -5, -20, -100, -1e4, -INFINITY});
+  if (!admits(context_.kernel.limits, "g", size) || !admits(context_.kernel.limits, "g", 0)) return;
   const auto profile = random.below(4);
   const Index only = random.one_in(2) ? below(random, c.heads) : -1,
               step = below(random, std::max<Index>(*c.tokens, 1));
@@ -187,7 +189,8 @@ void Grammar::draw_gates(FuzzInput& input, Random& random) const {
 void Grammar::spoil(FuzzInput& input, Random& random) const {
   std::erase_if(input.edits, [](const ValueEdit& e) { return !std::isfinite(e.value); });
   input.shape.recipe = "uniform", input.powers.clear();
-  if (*input.shape.tokens == 0) input.shape.tokens = 3, input.shape.packed.clear();
+  if (*input.shape.tokens == 0)
+    input.shape.tokens = size_within(context_.kernel, "t", 3), input.shape.packed.clear();
   const std::string field = any_of<const char*>(random, {"q", "k", "v"});
   std::vector<Index> index = any_row(input, field, random);
   index.push_back(below(random, columns_of(input, field)));
@@ -198,6 +201,7 @@ void Grammar::spoil(FuzzInput& input, Random& random) const {
 // No more work than milliseconds, and a packing that fits.
 void Grammar::fit(FuzzInput& input) const {
   Case& c = input.shape;
+  keep_within_limits(context_.kernel, c);
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
   const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
                             input.question == Question::containment || context_.declaration().moments.empty();
@@ -210,13 +214,32 @@ void Grammar::fit(FuzzInput& input) const {
     const Index tokens = *c.tokens * c.batch + input.before * sequences;
     return tokens * c.heads * c.key_dim * (c.key_dim + c.value_dim) > most;
   };
-  const auto halve = [](Index& n) { n = std::max<Index>(1, n / 2); };
-  while (too_much() && (c.batch > 1 || c.heads > 2)) {
-    halve(c.batch > 1 ? c.batch : c.heads);
+  // Half as large, or as small as the limits admit.
+  const auto reduce = [&](const char* name, Index& n) {
+    for (const Index wanted : {std::max<Index>(1, n / 2), Index(1)})
+      if (const Index smaller = size_within(context_.kernel, name, wanted); smaller < n) {
+        n = smaller;
+        return true;
+      }
+    return false;
+  };
+  const auto reduce_heads = [&] {
+    if (c.heads <= 2 || !reduce("h", c.heads)) return false;
     c.heads_q = c.heads_k = c.heads_v = 0;
+    return true;
+  };
+  const auto reduce_columns = [&] {
+    if (c.key_dim + c.value_dim <= 4) return false;
+    return (c.key_dim > 2 && reduce("d", c.key_dim)) || (c.value_dim > 1 && reduce("dv", c.value_dim));
+  };
+  const auto reduce_tokens = [&] {
+    if (*c.tokens <= 4 || !reduce("t", *c.tokens)) return false;
+    c.packed.clear();
+    return true;
+  };
+  while (too_much() &&
+         ((c.batch > 1 && reduce("b", c.batch)) || reduce_heads() || reduce_columns() || reduce_tokens())) {
   }
-  while (too_much() && c.key_dim + c.value_dim > 4) halve(c.key_dim > 2 ? c.key_dim : c.value_dim);
-  while (too_much() && *c.tokens > 4) halve(*c.tokens), c.packed.clear();
 }
 
 FuzzInput Grammar::of_battery(Question question, Random& random) const {
@@ -260,6 +283,7 @@ FuzzInput Grammar::few_roundings(Random& random) const {
   c.value_dim = any_of<Index>(random, {16, 64, 128}), c.heads = 8, c.batch = any_of<Index>(random, {4, 16});
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
   draw_options(input, random);
+  keep_within_limits(context_.kernel, c);
   return input;
 }
 

@@ -61,6 +61,9 @@ struct FuzzInput {
 // Level scales of a token at position before + tokens - 1, the largest: bit_length of it, and the diagonal.
 Index levels_of(Index tokens, Index before);
 
+// What its tensors take as doubles, inputs and states together.
+double bytes_of(const FuzzInput& input, const Declaration& declaration);
+
 // The problem as the kernel sees it; none, and why, where the question has no such problem (no certificate).
 struct Built {
   std::optional<Problem> problem;

@@ -38,7 +38,8 @@ class Doing {
     if (answer.asked) reply.cell = cell_of(context_, task.input, *answer.asked);
     reply.reached = answer.reached;
     take(reply, answer);
-    if (answer.failed() && task.number > 0 && !how_.first_failure_alone) try_single(reply, task.input);
+    if (answer.failed() && task.number > 0 && !how_.first_failure_alone && !late())
+      try_single(reply, task.input);
     reply.done = !stopped();  // what a signal did to a kernel is no failure
     return reply;
   }
@@ -47,8 +48,12 @@ class Doing {
     HuntReply reply;
     reply.done = true, reply.first = reply.shrunk = task.input;
     std::string part = task.part;
-    if (repeats(reply, part))
+    if (late())
+      reply.shrinking_finished = false;
+    else if (repeats(reply, part))
       shrink_failure(reply, part);
+    else if (late())
+      reply.shrinking_finished = false;
     else
       reply.after = "a fresh kernel passes it: the failure depends on the calls before";
     if (is_battery(reply.shrunk.question)) return reply;
@@ -59,6 +64,7 @@ class Doing {
 
  private:
   bool stopped() const { return how_.stop && how_.stop(); }
+  bool late() const { return stopped() || (how_.late && how_.late()); }
   Answer ask_kernel(const Kernel& kernel, const FuzzInput& input) const {
     return ask({kernel, op_, how_.seed, Effort::quick}, input);
   }
@@ -90,8 +96,9 @@ class Doing {
       FuzzInput several = reply.first;
       several.question = question;
       if (!cannot_ask(context_, question).empty()) continue;
+      if (late()) return false;
       const Answer after = ask_afresh(several);
-      if (!after.failed()) continue;
+      if (!after.failed() || stopped()) continue;
       part = failed_part(after);
       reply.first = reply.shrunk = several;
       reply.after = "found by another check, repeated with other calls before";
@@ -107,10 +114,12 @@ class Doing {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
       return fails_in(answer, part);
     };
-    const Shrunk shrunk = shrink(context_, reply.first, fails, how_.most_shrinking, how_.stop);
+    const Shrunk shrunk =
+        shrink(context_, reply.first, fails, how_.most_shrinking, [this] { return late(); });
     reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
+    if (stopped()) return;
     const Answer last = ask_afresh(shrunk.input);
-    if (!last.failed()) return;  // of a kernel that was not asked afresh
+    if (!last.failed() || stopped()) return;  // of a kernel that was not asked afresh
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
   }
 

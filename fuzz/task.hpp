@@ -40,7 +40,8 @@ struct HowToDo {
   std::uint64_t seed = 0;
   Index most_shrinking = 0;
   bool first_failure_alone = false;  // a failure is not looked at closely
-  std::function<bool()> stop;
+  std::function<bool()> stop;        // what a kernel has answered since counts no more
+  std::function<bool()> late;        // no further question is begun to shrink a failure or to ask it again
 };
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how);
 

@@ -41,5 +41,27 @@ TEST(Grammar, ChangesEvenAnInputOfWhichNoValueCanBeChanged) {
     }
 }
 
+TEST(Grammar, DrawsWithinTheLimitsOfTheKernel) {
+  for (const char* limits : {"h=16", "b=3", "t=64..100", "d=4..8 dv=4 t=17", "h=3,6 b=2..4"}) {
+    const Asked asked("cpu.linear.chunk16.fp32", limits);
+    const Grammar grammar(asked.context);
+    Random random(3);
+    for (int i = 0; i < 300; ++i) {
+      const FuzzInput drawn = i % 7 == 0 ? grammar.few_roundings(random) : grammar.draw(random);
+      for (const FuzzInput& input : {drawn, grammar.mutate(drawn, random)})
+        if (!is_battery(input.question)) {
+          EXPECT_EQ(outside_limits(limits, input.shape), "") << to_text(input.shape);
+        }
+    }
+  }
+}
+
+TEST(Grammar, LeavesALimitThatAdmitsNothingSmallToTheKernelsRefusal) {
+  const Asked asked("cpu.linear.chunk16.fp32", "t=100000..200000");
+  Random random(3);
+  const FuzzInput input = Grammar(asked.context).draw(random);
+  EXPECT_LT(*input.shape.tokens, 10000);
+}
+
 }  // namespace
 }  // namespace attest

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "fuzz/features.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -33,6 +36,32 @@ TEST(Hunt, ASeedFindsTheSameWhateverTheNumberOfThreads) {
     EXPECT_EQ(first, in_text(hunt_for(name, 20)));
     EXPECT_EQ(first, in_text(hunt_for(name, 20, 3)));
   }
+}
+
+// A batch that takes many times as long to draw, let alone to answer.
+TEST(Hunt, EndsWithItsTimeWhileItDraws) {
+  HuntOptions options;
+  options.seconds = 0.3, options.batch = 1 << 20;
+  const auto start = std::chrono::steady_clock::now();
+  hunt(find_subjects("cpu.linear.stream.fp32", "", {}).at(0), {}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+}
+
+// A kernel that is wrong, and slow from its first wrong answer on.
+TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
+  const Kernel wrong = find_subjects("mutant.hla2.decay_late", "", {}).at(0).kernel;
+  Kernel slow = wrong;
+  slow.run = [run = wrong.run](const Problem& problem) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return run(problem);
+  };
+  HuntOptions options;
+  options.seconds = 1.5;
+  const auto start = std::chrono::steady_clock::now();
+  const HuntReport report = hunt({slow, [&] { return slow; }, false, false}, {}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_FALSE(report.findings.back().shrinking_finished);
 }
 
 TEST(Hunt, AnotherSeedAsksSomethingElse) {
