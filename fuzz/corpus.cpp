@@ -154,6 +154,7 @@ std::string to_text(const CorpusCase& one) {
   text += "case " + to_text(input.shape) + '\n';
   if (input.before > 0) text += fmt::format("before {}\n", input.before);
   for (const auto& [field, power] : input.powers) text += fmt::format("power {} {}\n", field, power);
+  if (input.linear_gates) text += "gates linear\n";
   text += input.zeros ? "values zeros\n" : "values drawn\n";
   for (const ValueEdit& edit : input.edits)
     text += fmt::format("{}[{}] {}\n", edit.field, fmt::join(edit.index, ","), to_hex_float(edit.value));
@@ -183,6 +184,7 @@ CorpusCase parse_corpus_case(std::string_view text, const std::string& where) {
     input.before = *before, lines.next();
   }
   parse_powers(lines, input);
+  if (lines.line() == "gates linear") input.linear_gates = true, lines.next();
   if (lines.line() != "values zeros" && lines.line() != "values drawn")
     lines.refuse("values zeros or values drawn");
   input.zeros = lines.line() == "values zeros", lines.next();

@@ -14,6 +14,7 @@ namespace {
 // Multiply-adds of a token's state update, over all tokens, heads and batch entries: a few milliseconds each, where the
 // truth comes from intervals, from sums of double-doubles, or is exact in double.
 constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000, gradient_work = 5000;
+constexpr Index rare_work = 20000;  // of what is drawn rarely
 constexpr Index longest = 300;
 
 Index below(Random& random, Index n) {
@@ -136,6 +137,40 @@ void Grammar::draw_shape(FuzzInput& input, Random& random) const {
       *heads = random.one_in(2) ? 1 : c.heads / 2;
 }
 
+// What few kernels break at and most cannot afford often: widths of tiles, of few tokens; heads shared by three; many
+// sequences; tokens beyond all edges of chunks, of few columns.
+void Grammar::draw_rare(FuzzInput& input, Random& random) const {
+  Case& c = input.shape;
+  const auto few = [&] { return any_of<Index>(random, {1, 2, 3}); };
+  c.batch = 1, c.heads = 1 + below(random, 2), c.heads_q = c.heads_k = c.heads_v = 0;
+  c.key_dim = few(), c.value_dim = few(), c.packed.clear(), input.before = 0;
+  switch (random.below(5)) {
+    case 0:
+      c.key_dim = any_of<Index>(random, {48, 64, 65, 128}), c.tokens = 1 + few();
+      break;
+    case 1:
+      c.value_dim = any_of<Index>(random, {64, 65, 128, 129}),
+      c.tokens = any_of<Index>(random, {2, 3, chunk_ + 1});
+      break;
+    case 2:
+      c.heads = 3 * (1 + below(random, 2)), c.tokens = any_of<Index>(random, {3, chunk_, chunk_ + 2});
+      if (!context_.has("grouped")) break;
+      *any_of<Index*>(random, {&c.heads_q, &c.heads_k, &c.heads_v}) = c.heads / 3;
+      break;
+    case 3:
+      if (context_.has("varlen")) {
+        c.packed = {0};
+        for (Index n = 9 + below(random, 9); n > 0; --n)
+          c.packed.push_back(c.packed.back() + below(random, 5));
+        c.tokens = c.packed.back();
+        break;
+      }
+      [[fallthrough]];
+    default:
+      c.tokens = any_of<Index>(random, {257, 400, 513, 1025}), c.heads = 1;
+  }
+}
+
 void Grammar::draw_structure(FuzzInput& input, Random& random) const {
   const bool separate = input.question == Question::separate && input.shape.batch == 1;
   if (context_.has("varlen") && (separate || random.one_in(3))) pack(input, random);
@@ -162,7 +197,8 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
   if (d.unit_scale && random.one_in(4)) o.scale = Rational(any_of<Index>(random, {1, 5, 32})) / 16;
   if (d.ridge && random.one_in(4)) o.ridge = Rational(1) / 2;
   if (d.normalize && random.one_in(6))
-    o.normalize = true, o.epsilon = Rational(1) / 4, input.shape.recipe = "uniform";
+    o.normalize = true, o.epsilon = Rational(1) / any_of<Index>(random, {4, 4, 4, 16, 1024}),
+    input.shape.recipe = "uniform";
 }
 
 // One profile for all heads, or for one among others that stay as they were drawn.
@@ -199,16 +235,16 @@ void Grammar::spoil(FuzzInput& input, Random& random) const {
 }
 
 // No more work than milliseconds, and a packing that fits.
-void Grammar::fit(FuzzInput& input) const {
+void Grammar::fit(FuzzInput& input, Index least_work) const {
   Case& c = input.shape;
   keep_within_limits(context_.kernel, c);
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
   const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
                             input.question == Question::containment || context_.declaration().moments.empty();
-  const Index most = input.question == Question::gradient ? gradient_work
-                     : is_lattice(input.question)         ? exact_work
-                     : by_intervals                       ? interval_work
-                                                          : sum_work;
+  const Index most = std::max(least_work, input.question == Question::gradient ? gradient_work
+                                          : is_lattice(input.question)         ? exact_work
+                                          : by_intervals                       ? interval_work
+                                                                               : sum_work);
   const auto too_much = [&] {
     const Index sequences = c.packed.empty() ? c.batch : static_cast<Index>(c.packed.size()) - 1;
     const Index tokens = *c.tokens * c.batch + input.before * sequences;
@@ -261,14 +297,17 @@ FuzzInput Grammar::draw(Random& random) const {
   c.seed = random.bits() >> 16;
   draw_shape(input, random);
   draw_structure(input, random);
+  const bool rare = random.one_in(8) && input.question != Question::gradient;
+  if (rare) draw_rare(input, random);
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
   draw_options(input, random);
   if (!is_lattice(input.question)) {
     for (const char* field : {"q", "k", "v"})
       if (random.one_in(6)) input.powers[field] = any_of<int>(random, {-20, -14, -7, 3, 8, 12});
     if (random.one_in(4)) edit_values(input, random);
+    input.linear_gates = context_.declaration().gates && random.one_in(10);
   }
-  fit(input);
+  fit(input, rare ? rare_work : 0);
   draw_gates(input, random);
   if (input.question == Question::containment) spoil(input, random);
   return input;

@@ -300,10 +300,19 @@ class Hunt {
     if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
+  // What is spelled out, whichever check asks about it.
+  static std::string without_question(FuzzInput input) {
+    input.question = Question::value;
+    if (input.zeros) input.shape.seed = 0, input.shape.recipe = "uniform", input.shape.gates = "uniform";
+    return to_text(CorpusCase{std::move(input), {}, {}, {}});
+  }
+
   void merge(Finding finding, const std::string& words, const std::string& cell) {
     finding.cause = report_.op + ' ' + words + ": " + cell;
+    const std::string broke = way_of_breaking(finding.reason), input = without_question(finding.shrunk);
     for (Finding& known : report_.findings)
-      if (known.cause == finding.cause) {
+      if (known.cause == finding.cause || (!broke.empty() && broke == way_of_breaking(known.reason)) ||
+          (broke.empty() && input == without_question(known.shrunk))) {
         ++known.duplicates;
         if (known.file.empty()) known.file = finding.file;
         return;

@@ -263,6 +263,8 @@ bool is_battery(Question question) { return question == Question::width; }
 
 Built build(const BatteryContext& context, const FuzzInput& input) {
   auto parts = parts_of(context, input, fitted(context, input.shape));
+  if (parts && input.linear_gates)
+    return {round_inputs(context.kernel.contract, with_linear_gates(std::move(parts->call()))), {}};
   if (parts) return {std::move(parts->call()), {}};
   const bool edited = input.zeros || !input.edits.empty();
   return {{}, edited ? "not exact in this contract" : "no certified lattice input of this shape"};

@@ -2,6 +2,7 @@
 //   shape    a case line: operator, sizes, options, recipe, gates, seed
 //   before   every sequence continues the state of so many tokens, drawn alike with the next seed
 //   powers   q, k, v drawn times 2^n
+//   linear_gates  alpha = exp(g) in the place of g
 //   edits    single values put in the place of the drawn ones; with `zeros`, in the place of zeros
 #pragma once
 #include <map>
@@ -54,6 +55,7 @@ struct FuzzInput {
   Case shape;
   Index before = 0;
   std::map<std::string, int> powers;
+  bool linear_gates = false;
   bool zeros = false;
   std::vector<ValueEdit> edits;
 };

@@ -47,11 +47,11 @@ class Doing {
   HuntReply settle(const HuntTask& task) const {
     HuntReply reply;
     reply.done = true, reply.first = reply.shrunk = task.input;
-    std::string part = task.part;
+    std::string part = task.part, way;
     if (late())
       reply.shrinking_finished = false;
-    else if (repeats(reply, part))
-      shrink_failure(reply, part);
+    else if (repeats(reply, part, way))
+      shrink_failure(reply, part, way);
     else if (late())
       reply.shrinking_finished = false;
     else
@@ -87,8 +87,9 @@ class Doing {
   }
 
   // Asked again of a fresh kernel; if it passes there, the calls before mattered: the questions that make several.
-  bool repeats(HuntReply& reply, std::string& part) const {
+  bool repeats(HuntReply& reply, std::string& part, std::string& way) const {
     const Answer answer = ask_afresh(reply.first);
+    way = way_of_breaking(answer.outcome.reason);
     if (fails_in(answer, part)) return true;
     if (is_battery(reply.first.question)) return false;
     for (const Question question : {Question::lattice_again, Question::new_data, Question::again}) {
@@ -99,7 +100,7 @@ class Doing {
       if (late()) return false;
       const Answer after = ask_afresh(several);
       if (!after.failed() || stopped()) continue;
-      part = failed_part(after);
+      part = failed_part(after), way = way_of_breaking(after.outcome.reason);
       reply.first = reply.shrunk = several;
       reply.after = "found by another check, repeated with other calls before";
       return true;
@@ -107,12 +108,12 @@ class Doing {
     return false;
   }
 
-  void shrink_failure(HuntReply& reply, const std::string& part) const {
+  void shrink_failure(HuntReply& reply, const std::string& part, const std::string& way) const {
     const Question question = reply.first.question;
     const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
-      return fails_in(answer, part);
+      return fails_in(answer, part) && way_of_breaking(answer.outcome.reason) == way;
     };
     const Shrunk shrunk =
         shrink(context_, reply.first, fails, how_.most_shrinking, [this] { return late(); });
@@ -163,6 +164,11 @@ auto read_line(const std::string& line, std::string_view what, Read&& read) {
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how) {
   const Doing doing(subject, how);
   return task.kind == HuntTask::Kind::ask ? doing.ask_once(task) : doing.settle(task);
+}
+
+std::string way_of_breaking(const std::string& reason) {
+  const std::size_t at = reason.find("the kernel failed: ");
+  return at == std::string::npos ? "" : reason.substr(at, reason.find_first_of(";(", at) - at);
 }
 
 std::string to_line(const HuntTask& task) {

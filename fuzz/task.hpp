@@ -45,6 +45,9 @@ struct HowToDo {
 };
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how);
 
+// How a kernel broke that crashed, hung or gave none of its outputs, without what it printed; empty: it did not.
+std::string way_of_breaking(const std::string& reason);
+
 std::string to_line(const HuntTask& task);
 std::string to_line(const HuntReply& reply);
 // BadInput for a line that is none.

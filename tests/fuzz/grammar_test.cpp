@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "fuzz/subject.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -54,6 +56,25 @@ TEST(Grammar, DrawsWithinTheLimitsOfTheKernel) {
         }
     }
   }
+}
+
+TEST(Grammar, DrawsWhatIsRareAndKeepsItSmall) {
+  const Asked asked("cpu.gated_delta.chunk16.fp32");
+  const Grammar grammar(asked.context);
+  Random random(9);
+  std::map<std::string, int> seen;
+  const auto see = [&](const std::string& what, bool there) { seen[what] += there; };
+  for (int i = 0; i < 4000; ++i) {
+    const FuzzInput input = grammar.draw(random);
+    const Case& c = input.shape;
+    for (const Index d : {48, 64, 65, 128}) see("d" + std::to_string(d), c.key_dim == d);
+    for (const Index d : {64, 65, 128, 129}) see("dv" + std::to_string(d), c.value_dim == d);
+    see("three", c.heads == 3 * c.heads_q || c.heads == 3 * c.heads_k || c.heads == 3 * c.heads_v);
+    see("sequences", c.packed.size() > 16);
+    see("tokens", *c.tokens >= 400);
+    see("linear gates", input.linear_gates);
+  }
+  for (const auto& [what, times] : seen) EXPECT_GT(times, 0) << what;
 }
 
 TEST(Grammar, LeavesALimitThatAdmitsNothingSmallToTheKernelsRefusal) {

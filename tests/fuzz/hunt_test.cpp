@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "fuzz/features.hpp"
@@ -62,6 +63,30 @@ TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_FALSE(report.findings.back().shrinking_finished);
+}
+
+TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
+  Kernel kernel = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
+  kernel.run = [run = kernel.run](const Problem& problem) -> KernelResult {
+    if (problem.tokens > 20) return {KernelStatus::failed, "the kernel was ended by SIGSEGV", {}, 0};
+    if (problem.tokens > 10) return {KernelStatus::failed, "the kernel did not return within 60 s", {}, 0};
+    return run(problem);
+  };
+  HuntOptions options;
+  options.cases = 40, options.seed = 2;
+  const HuntReport report = hunt({kernel, [&] { return kernel; }, true, false}, {}, options);
+  EXPECT_EQ(report.findings.size(), 2u);
+}
+
+TEST(Hunt, OneFaultThatSeveralChecksFindIsOneCause) {
+  std::set<std::string> inputs;
+  HuntOptions options;
+  options.cases = 60, options.seed = 2;
+  for (const Finding& f : hunt(find_subjects("mutant.hla2.decay_late", "", {}).at(0), {}, options).findings) {
+    FuzzInput bare = f.shrunk;
+    bare.question = Question::value, bare.shape.seed = 0, bare.shape.recipe = bare.shape.gates = "uniform";
+    EXPECT_TRUE(!bare.zeros || inputs.insert(to_text({bare, "", "", ""})).second) << f.cause;
+  }
 }
 
 TEST(Hunt, AnotherSeedAsksSomethingElse) {
