@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@
 #include "cli/version.hpp"
 #include "fuzz/hunt.hpp"
 #include "fuzz/minimise.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/check.hpp"
 #include "reference/cases/random.hpp"
@@ -52,6 +54,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void interrupt(int) { interrupted = true; }
 
 void stop_on_signals() {
+  give_up_answers_when([] { return interrupted.load(); });
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {  // mpirun hands USR1 on and waits
     struct sigaction action {};
     action.sa_handler = interrupt;
@@ -129,16 +132,26 @@ void print_finding(const Subject& subject, const Finding& finding) {
     std::cout << "    replay: " << replay_words(subject, finding.file) << '\n';
 }
 
+// Where little was decided, the commonest reason.
+void print_undecided(const HuntReport& r) {
+  const Index asked = r.cases + r.replayed;
+  if (r.undecided.empty() || 2 * r.decided >= asked) return;
+  const auto most = std::ranges::max_element(r.undecided, {}, [](const auto& one) { return one.second; });
+  std::cout << fmt::format("  not decided: {} of {}, most of all ({}): {}\n", asked - r.decided, asked,
+                           most->second, r.undecided_first.at(most->first));
+}
+
 void print_report(const Subject& subject, const HuntReport& r, Objective objective) {
   const Index failed = static_cast<Index>(r.findings.size());
   std::cout << fmt::format(
-      "{:<9}  {:<43} {:>7} cases {:>6.0f}/s {:>5.0f} % decided {:>4} cells  error/bound {:.3g}{}\n",
+      "{:<9}  {:<43} {:>7} cases {:>6.0f}/s {:>5.0f} % decided {:>4} cells  error/bound {:.3g}{}{}\n",
       failed > 0      ? "FAIL"
       : r.decided > 0 ? "no fault"
                       : "UNDECIDED",
       r.kernel, r.cases, r.seconds > 0 ? static_cast<double>(r.cases) / r.seconds : 0,
       100.0 * static_cast<double>(r.decided) / static_cast<double>(std::max<Index>(1, r.cases + r.replayed)),
-      r.cells, r.best, r.stopped ? "  (interrupted)" : "");
+      r.cells, r.best, failed > 0 ? " of what passed" : "", r.stopped ? "  (interrupted)" : "");
+  print_undecided(r);
   for (const Finding& finding : r.findings) print_finding(subject, finding);
   if (objective == Objective::error && r.best_input)
     std::cout << fmt::format("  largest error/bound {:.4g}, {}:\n{}", r.best,
@@ -200,7 +213,13 @@ int run_minimise(const Arguments& arguments, const DoorOptions& doors) {
   for (const std::string& why : corpus.skipped) note("skipped: " + why);
   Arguments all = arguments;
   if (all.kernel.empty() && doors.plugins.empty() && doors.processes.empty()) all.kernel = "mutant.*";
-  const Minimised result = minimise(corpus.cases, subjects_of(all, doors));
+  const auto subjects = subjects_of(all, doors);
+  const bool shown = isatty(STDERR_FILENO) != 0;
+  const Minimised result = minimise(corpus.cases, subjects, [&](std::size_t asked) {
+    if (shown)
+      std::cerr << fmt::format("\r\033[K{} of {} cases asked", asked, corpus.cases.size()) << std::flush;
+  });
+  if (shown) std::cerr << "\r\033[K" << std::flush;
   for (const std::string& file : result.dropped) {
     std::filesystem::remove(file);
     std::cout << "removed " << file << '\n';
@@ -293,10 +312,16 @@ class FuzzRun {
     for (const CorpusCase& one : corpus_.cases) identity_.corpus.push_back(one.file);
     journal_ = std::make_unique<HuntJournal>(arguments_.output, identity_);
     if (ranks_.rank() > 0) return;
-    if (arguments_.resume)
+    const auto before = std::filesystem::path(arguments_.output) / hunt_name;
+    if (arguments_.resume) {
+      if (!HuntJournal::identity_in(arguments_.output) && std::filesystem::exists(before))
+        throw BadInput("--resume: the hunt is already finished, its results are in " +
+                       printable(before.string(), 200) + ", expected one that was killed");
       journal_->take_up();
-    else
-      journal_->start_anew();
+    } else if (journal_->start_anew() > 0) {
+      note("the answers of a hunt that was killed are dropped from " + printable(arguments_.output, 200) +
+           ", --resume would have gone on with them");
+    }
     results_.push_back(std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / hunt_name));
     page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
   }
@@ -337,8 +362,13 @@ class FuzzRun {
   std::string work(const std::string& message) const {
     const std::size_t space = message.find(' ');
     const Subject& subject = subjects_.at(std::stoull(message.substr(0, space)));
-    const HuntReply reply = do_noted(journal_.get(), subject, parse_task(message.substr(space + 1)),
-                                     {options_.seed, options_.most_shrinking, false, options_.stop});
+    HowToDo how{options_.seed, options_.most_shrinking, false, options_.stop, {}};
+    // A rank does not know when the hunt of this kernel began: it shrinks no longer than that may last.
+    if (options_.seconds)
+      how.late = [begun = std::chrono::steady_clock::now(), most = *options_.seconds] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() >= most;
+      };
+    const HuntReply reply = do_noted(journal_.get(), subject, parse_task(message.substr(space + 1)), how);
     return reply.done ? to_line(reply) : "";
   }
   int serve() const {
@@ -390,22 +420,27 @@ class FuzzRun {
   // "3, 7-16" of 1 .. all.
   static std::string ranges_missing(const std::set<Index>& there, Index all) {
     std::string text;
-    for (Index from = 1; from <= all; ++from) {
-      if (there.contains(from)) continue;
-      Index to = from;
-      while (to < all && !there.contains(to + 1)) ++to;
+    const auto add = [&text](Index from, Index to) {
+      if (from > to) return;
       text += (text.empty() ? "" : ", ") +
               (from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
-      from = to;
-    }
+    };
+    Index next = 1;
+    for (const Index number : there)
+      if (number <= all) add(next, number - 1), next = number + 1;
+    add(next, all);
     return text;
   }
 
   void finish() {
-    Index cases = 0, found = 0;
-    for (const HuntReport& r : reports_) cases += r.cases, found += static_cast<Index>(r.findings.size());
-    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} causes of failure; seed {}{}{}{}\n",
-                             reports_.size(), subjects_.size(), cases, found, identity_.seed,
+    Index cases = 0, found = 0, failures = 0;
+    for (const HuntReport& r : reports_) {
+      cases += r.cases, found += static_cast<Index>(r.findings.size());
+      for (const Finding& finding : r.findings) failures += 1 + finding.duplicates;
+    }
+    const std::string causes = found == 1 ? "1 cause" : fmt::format("{} causes", found);
+    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} failures of {}; seed {}{}{}{}\n",
+                             reports_.size(), subjects_.size(), cases, failures, causes, identity_.seed,
                              arguments_.shard ? "; shard " + to_text(*arguments_.shard) : "",
                              ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
                              !interrupted ? ""
@@ -460,6 +495,13 @@ class FuzzRun {
 
 int run_fuzz(const Arguments& arguments, const DoorOptions& doors) {
   if (!arguments.minimise) return FuzzRun(arguments, doors).run();
+  const std::pair<bool, const char*> meaningless[] = {{!arguments.json.empty(), "--json"},
+                                                      {!arguments.output.empty(), "--output"},
+                                                      {arguments.resume, "--resume"},
+                                                      {arguments.seconds.has_value(), "--time"},
+                                                      {arguments.cases > 0, "--cases"}};
+  for (const auto& [given, option] : meaningless)
+    if (given) throw BadInput(fmt::format("--minimise: no hunt, expected no {} beside it", option));
   if (launched_by_mpirun()) throw BadInput("--minimise: the work of one process, expected no mpirun");
   if (arguments.shard) throw BadInput("--minimise: a corpus is thinned as a whole, expected no --shard");
   open_kernels(doors);

@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "reference/cases/checksum.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/forms/operator.hpp"
 #include "reference/numeric/hex_float.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -18,8 +20,9 @@ namespace {
 
 constexpr std::size_t largest_file = 64 << 20;
 constexpr Index largest_before = 1 << 20;
+constexpr double largest_tensors = 1 << 28;  // the truth takes many times as much
 
-// Lines without remarks, and where the reader is.
+// Lines without remarks and leading blanks, as they are printed, and where the reader is.
 class Lines {
  public:
   Lines(std::string_view text, std::string where) : text_(text), where_(std::move(where)) { next(); }
@@ -31,6 +34,7 @@ class Lines {
       done_ = text_.empty();
       const std::size_t end = std::min(text_.find('\n'), text_.size());
       line_ = text_.substr(0, end);
+      line_.remove_prefix(std::min(line_.find_first_not_of(" \t"), line_.size()));
       complete_ = end < text_.size();
       text_.remove_prefix(std::min(end + 1, text_.size()));
       ++number_;
@@ -150,6 +154,7 @@ std::string to_text(const CorpusCase& one) {
   text += "case " + to_text(input.shape) + '\n';
   if (input.before > 0) text += fmt::format("before {}\n", input.before);
   for (const auto& [field, power] : input.powers) text += fmt::format("power {} {}\n", field, power);
+  if (input.linear_gates) text += "gates linear\n";
   text += input.zeros ? "values zeros\n" : "values drawn\n";
   for (const ValueEdit& edit : input.edits)
     text += fmt::format("{}[{}] {}\n", edit.field, fmt::join(edit.index, ","), to_hex_float(edit.value));
@@ -179,6 +184,7 @@ CorpusCase parse_corpus_case(std::string_view text, const std::string& where) {
     input.before = *before, lines.next();
   }
   parse_powers(lines, input);
+  if (lines.line() == "gates linear") input.linear_gates = true, lines.next();
   if (lines.line() != "values zeros" && lines.line() != "values drawn")
     lines.refuse("values zeros or values drawn");
   input.zeros = lines.line() == "values zeros", lines.next();
@@ -193,6 +199,16 @@ CorpusCase parse_corpus_case(std::string_view text, const std::string& where) {
 CorpusCase read_corpus_case(const std::filesystem::path& file) {
   CorpusCase one = parse_corpus_case(read_file(file), file.string());
   one.file = file.string();
+  const std::string where = printable(one.file, 200);
+  try {
+    const Declaration& declaration =
+        operator_named(one.input.shape.op, one.input.shape.variant).declaration();
+    if (const double bytes = bytes_of(one.input, declaration); bytes > largest_tensors)
+      throw BadInput(fmt::format("its tensors take {:.1f} GiB, expected {:.2f} GiB at most",
+                                 bytes / (1 << 30), largest_tensors / (1 << 30)));
+  } catch (const BadInput& refused) {
+    throw BadInput(where + ": " + refused.what());
+  }
   return one;
 }
 

@@ -89,6 +89,16 @@ std::string bucket(Index n, std::initializer_list<Index> edges) {
   return std::to_string(last);
 }
 
+// What is drawn rarely.
+std::string rare_word(const FuzzInput& input) {
+  const Case& c = input.shape;
+  std::string word = c.packed.size() > 8 ? "many" : *c.tokens > 256 ? "long" : "-";
+  if (c.heads % 3 == 0 && c.heads < 9 && (c.heads_q || c.heads_k || c.heads_v)) word += "_by_three";
+  if (input.linear_gates) word += "_linear_gates";
+  if (c.options.normalize && c.options.epsilon != Rational(1) / 4) word += "_epsilon";
+  return word;
+}
+
 std::string edits_word(const FuzzInput& input) {
   std::string word = "drawn";
   for (const ValueEdit& edit : input.edits)
@@ -120,8 +130,8 @@ std::vector<std::string> traits_of(const BatteryContext& context, const FuzzInpu
           tokens_word(*c.tokens, context.chunk()),
           levels_word(context.declaration(), input),
           input.before == 0 ? "fresh" : "continued_" + tokens_word(input.before, context.chunk()),
-          "d" + bucket(c.key_dim, {1, 2, 8, 32, 64, 128}) + (c.key_dim % 2 ? "odd" : ""),
-          "dv" + bucket(c.value_dim, {1, 2, 8, 32, 64, 128}) + (c.value_dim % 2 ? "odd" : ""),
+          "d" + bucket(c.key_dim, {1, 2, 8, 32, 48, 64, 65, 128, 129}) + (c.key_dim % 2 ? "odd" : ""),
+          "dv" + bucket(c.value_dim, {1, 2, 8, 32, 64, 65, 128, 129}) + (c.value_dim % 2 ? "odd" : ""),
           "H" + bucket(c.heads, {1, 2, 4, 9}),
           "B" + bucket(c.batch, {1, 2}),
           fmt::format("q{}k{}v{}", c.heads_q != 0, c.heads_k != 0, c.heads_v != 0),
@@ -130,7 +140,8 @@ std::vector<std::string> traits_of(const BatteryContext& context, const FuzzInpu
           fmt::format("scale{} ridge{} normalize{}", o.scale.has_value(), o.ridge != 0, o.normalize),
           o.decay ? "decay" + to_text(*o.decay) : "-",
           powers,
-          edits_word(input)};
+          edits_word(input),
+          rare_word(input)};
 }
 
 }  // namespace attest

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "fuzz/ask.hpp"
+#include "fuzz/limits.hpp"
 #include "reference/cases/recipe.hpp"
 
 namespace attest {
@@ -13,6 +14,7 @@ namespace {
 // Multiply-adds of a token's state update, over all tokens, heads and batch entries: a few milliseconds each, where the
 // truth comes from intervals, from sums of double-doubles, or is exact in double.
 constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000, gradient_work = 5000;
+constexpr Index rare_work = 20000;  // of what is drawn rarely
 constexpr Index longest = 300;
 
 Index below(Random& random, Index n) {
@@ -56,6 +58,11 @@ double special_value(Random& random) {
     default:
       return sign * random.uniform() * 4;
   }
+}
+
+// Any value may be put in the place of another.
+bool has_free_values(const FuzzInput& input) {
+  return !is_lattice(input.question) && !is_battery(input.question);
 }
 
 void edit_values(FuzzInput& input, Random& random) {
@@ -130,6 +137,40 @@ void Grammar::draw_shape(FuzzInput& input, Random& random) const {
       *heads = random.one_in(2) ? 1 : c.heads / 2;
 }
 
+// What few kernels break at and most cannot afford often: widths of tiles, of few tokens; heads shared by three; many
+// sequences; tokens beyond all edges of chunks, of few columns.
+void Grammar::draw_rare(FuzzInput& input, Random& random) const {
+  Case& c = input.shape;
+  const auto few = [&] { return any_of<Index>(random, {1, 2, 3}); };
+  c.batch = 1, c.heads = 1 + below(random, 2), c.heads_q = c.heads_k = c.heads_v = 0;
+  c.key_dim = few(), c.value_dim = few(), c.packed.clear(), input.before = 0;
+  switch (random.below(5)) {
+    case 0:
+      c.key_dim = any_of<Index>(random, {48, 64, 65, 128}), c.tokens = 1 + few();
+      break;
+    case 1:
+      c.value_dim = any_of<Index>(random, {64, 65, 128, 129}),
+      c.tokens = any_of<Index>(random, {2, 3, chunk_ + 1});
+      break;
+    case 2:
+      c.heads = 3 * (1 + below(random, 2)), c.tokens = any_of<Index>(random, {3, chunk_, chunk_ + 2});
+      if (!context_.has("grouped")) break;
+      *any_of<Index*>(random, {&c.heads_q, &c.heads_k, &c.heads_v}) = c.heads / 3;
+      break;
+    case 3:
+      if (context_.has("varlen")) {
+        c.packed = {0};
+        for (Index n = 9 + below(random, 9); n > 0; --n)
+          c.packed.push_back(c.packed.back() + below(random, 5));
+        c.tokens = c.packed.back();
+        break;
+      }
+      [[fallthrough]];
+    default:
+      c.tokens = any_of<Index>(random, {257, 400, 513, 1025}), c.heads = 1;
+  }
+}
+
 void Grammar::draw_structure(FuzzInput& input, Random& random) const {
   const bool separate = input.question == Question::separate && input.shape.batch == 1;
   if (context_.has("varlen") && (separate || random.one_in(3))) pack(input, random);
@@ -156,7 +197,8 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
   if (d.unit_scale && random.one_in(4)) o.scale = Rational(any_of<Index>(random, {1, 5, 32})) / 16;
   if (d.ridge && random.one_in(4)) o.ridge = Rational(1) / 2;
   if (d.normalize && random.one_in(6))
-    o.normalize = true, o.epsilon = Rational(1) / 4, input.shape.recipe = "uniform";
+    o.normalize = true, o.epsilon = Rational(1) / any_of<Index>(random, {4, 4, 4, 16, 1024}),
+    input.shape.recipe = "uniform";
 }
 
 // One profile for all heads, or for one among others that stay as they were drawn.
@@ -165,6 +207,7 @@ void Grammar::draw_gates(FuzzInput& input, Random& random) const {
   if (!context_.declaration().gates || is_lattice(input.question) || random.one_in(2)) return;
   const Case& c = input.shape;
   const double size = any_of<double>(random, {-1e-3, -1, -3, -5, -20, -100, -1e4, -INFINITY});
+  if (!admits(context_.kernel.limits, "g", size) || !admits(context_.kernel.limits, "g", 0)) return;
   const auto profile = random.below(4);
   const Index only = random.one_in(2) ? below(random, c.heads) : -1,
               step = below(random, std::max<Index>(*c.tokens, 1));
@@ -182,7 +225,8 @@ void Grammar::draw_gates(FuzzInput& input, Random& random) const {
 void Grammar::spoil(FuzzInput& input, Random& random) const {
   std::erase_if(input.edits, [](const ValueEdit& e) { return !std::isfinite(e.value); });
   input.shape.recipe = "uniform", input.powers.clear();
-  if (*input.shape.tokens == 0) input.shape.tokens = 3, input.shape.packed.clear();
+  if (*input.shape.tokens == 0)
+    input.shape.tokens = size_within(context_.kernel, "t", 3), input.shape.packed.clear();
   const std::string field = any_of<const char*>(random, {"q", "k", "v"});
   std::vector<Index> index = any_row(input, field, random);
   index.push_back(below(random, columns_of(input, field)));
@@ -191,27 +235,47 @@ void Grammar::spoil(FuzzInput& input, Random& random) const {
 }
 
 // No more work than milliseconds, and a packing that fits.
-void Grammar::fit(FuzzInput& input) const {
+void Grammar::fit(FuzzInput& input, Index least_work) const {
   Case& c = input.shape;
+  keep_within_limits(context_.kernel, c);
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
   const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
                             input.question == Question::containment || context_.declaration().moments.empty();
-  const Index most = input.question == Question::gradient ? gradient_work
-                     : is_lattice(input.question)         ? exact_work
-                     : by_intervals                       ? interval_work
-                                                          : sum_work;
+  const Index most = std::max(least_work, input.question == Question::gradient ? gradient_work
+                                          : is_lattice(input.question)         ? exact_work
+                                          : by_intervals                       ? interval_work
+                                                                               : sum_work);
   const auto too_much = [&] {
     const Index sequences = c.packed.empty() ? c.batch : static_cast<Index>(c.packed.size()) - 1;
     const Index tokens = *c.tokens * c.batch + input.before * sequences;
     return tokens * c.heads * c.key_dim * (c.key_dim + c.value_dim) > most;
   };
-  const auto halve = [](Index& n) { n = std::max<Index>(1, n / 2); };
-  while (too_much() && (c.batch > 1 || c.heads > 2)) {
-    halve(c.batch > 1 ? c.batch : c.heads);
+  // Half as large, or as small as the limits admit.
+  const auto reduce = [&](const char* name, Index& n) {
+    for (const Index wanted : {std::max<Index>(1, n / 2), Index(1)})
+      if (const Index smaller = size_within(context_.kernel, name, wanted); smaller < n) {
+        n = smaller;
+        return true;
+      }
+    return false;
+  };
+  const auto reduce_heads = [&] {
+    if (c.heads <= 2 || !reduce("h", c.heads)) return false;
     c.heads_q = c.heads_k = c.heads_v = 0;
+    return true;
+  };
+  const auto reduce_columns = [&] {
+    if (c.key_dim + c.value_dim <= 4) return false;
+    return (c.key_dim > 2 && reduce("d", c.key_dim)) || (c.value_dim > 1 && reduce("dv", c.value_dim));
+  };
+  const auto reduce_tokens = [&] {
+    if (*c.tokens <= 4 || !reduce("t", *c.tokens)) return false;
+    c.packed.clear();
+    return true;
+  };
+  while (too_much() &&
+         ((c.batch > 1 && reduce("b", c.batch)) || reduce_heads() || reduce_columns() || reduce_tokens())) {
   }
-  while (too_much() && c.key_dim + c.value_dim > 4) halve(c.key_dim > 2 ? c.key_dim : c.value_dim);
-  while (too_much() && *c.tokens > 4) halve(*c.tokens), c.packed.clear();
 }
 
 FuzzInput Grammar::of_battery(Question question, Random& random) const {
@@ -233,14 +297,17 @@ FuzzInput Grammar::draw(Random& random) const {
   c.seed = random.bits() >> 16;
   draw_shape(input, random);
   draw_structure(input, random);
+  const bool rare = random.one_in(8) && input.question != Question::gradient;
+  if (rare) draw_rare(input, random);
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
   draw_options(input, random);
   if (!is_lattice(input.question)) {
     for (const char* field : {"q", "k", "v"})
       if (random.one_in(6)) input.powers[field] = any_of<int>(random, {-20, -14, -7, 3, 8, 12});
     if (random.one_in(4)) edit_values(input, random);
+    input.linear_gates = context_.declaration().gates && random.one_in(10);
   }
-  fit(input);
+  fit(input, rare ? rare_work : 0);
   draw_gates(input, random);
   if (input.question == Question::containment) spoil(input, random);
   return input;
@@ -255,6 +322,7 @@ FuzzInput Grammar::few_roundings(Random& random) const {
   c.value_dim = any_of<Index>(random, {16, 64, 128}), c.heads = 8, c.batch = any_of<Index>(random, {4, 16});
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
   draw_options(input, random);
+  keep_within_limits(context_.kernel, c);
   return input;
 }
 
@@ -289,7 +357,7 @@ FuzzInput Grammar::plain(Random& random) const {
 }
 
 FuzzInput Grammar::mutate_values(FuzzInput input, Random& random) const {
-  if (is_lattice(input.question) || is_battery(input.question)) return mutate(std::move(input), random);
+  if (!has_free_values(input)) return mutate(std::move(input), random);
   for (Index n = 1 + below(random, 3); n > 0; --n) {
     if (!input.edits.empty() && random.one_in(3)) {
       ValueEdit& edit = input.edits[random.below(input.edits.size())];
@@ -303,7 +371,9 @@ FuzzInput Grammar::mutate_values(FuzzInput input, Random& random) const {
 }
 
 FuzzInput Grammar::mutate(FuzzInput input, Random& random) const {
-  if (input.zeros) return mutate_values(std::move(input), random);
+  if (is_battery(input.question)) return of_battery(input.question, random);
+  // Of what is spelled out the values alone say something; those of certified integers hardly stay certified.
+  if (input.zeros) return has_free_values(input) ? mutate_values(std::move(input), random) : draw(random);
   Case& c = input.shape;
   for (Index n = 1 + below(random, 3); n > 0; --n) switch (random.below(10)) {
       case 0:

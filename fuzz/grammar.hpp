@@ -27,10 +27,11 @@ class Grammar {
   void draw_shape(FuzzInput& input, Random& random) const;
   void draw_options(FuzzInput& input, Random& random) const;
   void draw_gates(FuzzInput& input, Random& random) const;
+  void draw_rare(FuzzInput& input, Random& random) const;
   void draw_structure(FuzzInput& input, Random& random) const;
   void pack(FuzzInput& input, Random& random) const;
   void spoil(FuzzInput& input, Random& random) const;
-  void fit(FuzzInput& input) const;
+  void fit(FuzzInput& input, Index least_work = 0) const;
   Index any_tokens(Random& random) const;
   Question any_question(Random& random) const;
 

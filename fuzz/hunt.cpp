@@ -21,8 +21,13 @@ constexpr int candidates = 10;
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
-HowToDo how_to_do(const HuntOptions& options) {
-  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop};
+HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
+  std::function<bool()> late;
+  if (options.seconds)
+    late = [start, most = *options.seconds] {
+      return std::chrono::duration<double>(Clock::now() - start).count() >= most;
+    };
+  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late};
 }
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
@@ -44,7 +49,7 @@ class Hunt {
         op_(operator_named(subject.kernel.op, subject.kernel.variant)),
         context_{subject.kernel, op_, options.seed, Effort::quick},
         options_(options),
-        how_(how_to_do(options)),
+        how_(how_to_do(options, start_)),
         grammar_(context_, options.objective == Objective::error),
         random_(options.seed, "hunt " + subject.kernel.name),
         opening_(options.opening && options.objective == Objective::fail ? opening_inputs(context_, random_)
@@ -57,7 +62,7 @@ class Hunt {
     while (!over()) {
       std::vector<FuzzInput> inputs;
       const Index room = options_.cases ? *options_.cases - report_.cases : options_.batch;
-      for (Index i = 0; i < std::min(room, options_.batch); ++i) inputs.push_back(next_input());
+      for (Index i = 0; i < std::min(room, options_.batch) && !over(); ++i) inputs.push_back(next_input());
       ask_all(inputs, false);
     }
     leave_out_wide();
@@ -229,7 +234,7 @@ class Hunt {
     }
     std::map<std::size_t, HuntReply> settled;
     if (close.empty()) return settled;
-    std::vector<HuntReply> done_now = done(close, stop);
+    std::vector<HuntReply> done_now = done(close, [&] { return stop() || (how_.late && how_.late()); });
     for (std::size_t i = 0; i < places.size(); ++i) settled.emplace(places[i], std::move(done_now[i]));
     return settled;
   }
@@ -243,7 +248,10 @@ class Hunt {
     ++tally.asked, tally.decided += reply.decided(), tally.failed += reply.failed();
     tally.nanoseconds += reply.nanoseconds;
     report_.decided += reply.decided();
-    if (!reply.decided()) ++report_.undecided[reply.reason.substr(0, reply.reason.find(':'))];
+    if (!reply.decided()) {
+      const std::string kind = reply.reason.substr(0, reply.reason.find(':'));
+      ++report_.undecided[kind], report_.undecided_first.try_emplace(kind, reply.reason);
+    }
     if (reply.failed()) return found(input, reply, settled, file);
     if (reply.decided() && reply.reached > report_.best)
       report_.best = reply.reached, report_.best_input = input,
@@ -277,6 +285,7 @@ class Hunt {
     if (!settled) return count_alike(words);
     finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;
     finding.at_case = file.empty() ? report_.cases : 0;
+    finding.shrinking_finished = settled->done;
     if (settled->done) close(finding, *settled);
     merge(std::move(finding), words, settled->cell);
     if (options_.progress) show();
@@ -291,10 +300,19 @@ class Hunt {
     if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
+  // What is spelled out, whichever check asks about it.
+  static std::string without_question(FuzzInput input) {
+    input.question = Question::value;
+    if (input.zeros) input.shape.seed = 0, input.shape.recipe = "uniform", input.shape.gates = "uniform";
+    return to_text(CorpusCase{std::move(input), {}, {}, {}});
+  }
+
   void merge(Finding finding, const std::string& words, const std::string& cell) {
     finding.cause = report_.op + ' ' + words + ": " + cell;
+    const std::string broke = way_of_breaking(finding.reason), input = without_question(finding.shrunk);
     for (Finding& known : report_.findings)
-      if (known.cause == finding.cause) {
+      if (known.cause == finding.cause || (!broke.empty() && broke == way_of_breaking(known.reason)) ||
+          (broke.empty() && input == without_question(known.shrunk))) {
         ++known.duplicates;
         if (known.file.empty()) known.file = finding.file;
         return;
@@ -302,6 +320,7 @@ class Hunt {
     report_.findings.push_back(std::move(finding));
   }
 
+  const Clock::time_point start_ = Clock::now();
   const Subject& subject_;
   const Operator& op_;
   const BatteryContext context_;
@@ -318,7 +337,6 @@ class Hunt {
   std::unordered_map<std::uint64_t, Index> seen_;
   std::map<std::string, Index> alike_;
   std::vector<std::string> files_;
-  const Clock::time_point start_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
 };
 

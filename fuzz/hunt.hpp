@@ -73,7 +73,8 @@ struct HuntReport {
   Index best_at = 0;
   std::optional<Index> first_failure;  // number of the case
   std::map<Question, Tally> questions;
-  std::map<std::string, Index> undecided;  // by reason
+  std::map<std::string, Index> undecided;              // by reason, up to its colon
+  std::map<std::string, std::string> undecided_first;  // the whole of the first of them
   std::vector<Finding> findings;
   bool stopped = false;
 };

@@ -248,10 +248,23 @@ std::optional<Question> single_question(Question question) {
   return several ? std::optional(Question::value) : std::nullopt;
 }
 
+double bytes_of(const FuzzInput& input, const Declaration& declaration) {
+  const Case& c = input.shape;
+  const auto whole = [](Index n) { return static_cast<double>(n); };
+  const double sequences = c.packed.empty() ? whole(c.batch) : whole(std::ssize(c.packed)) - 1;
+  const double rows = (whole(*c.tokens) * whole(c.batch) + whole(input.before) * sequences) * whole(c.heads);
+  const double columns = 2 * whole(c.key_dim) + 2 * whole(c.value_dim) + 2,
+               levels = declaration.level_scales ? 24 : 1;
+  const double state = whole(c.key_dim) * (whole(c.key_dim) + whole(c.value_dim));
+  return 8 * (rows * (columns + levels) + sequences * whole(c.heads) * levels * state);
+}
+
 bool is_battery(Question question) { return question == Question::width; }
 
 Built build(const BatteryContext& context, const FuzzInput& input) {
   auto parts = parts_of(context, input, fitted(context, input.shape));
+  if (parts && input.linear_gates)
+    return {round_inputs(context.kernel.contract, with_linear_gates(std::move(parts->call()))), {}};
   if (parts) return {std::move(parts->call()), {}};
   const bool edited = input.zeros || !input.edits.empty();
   return {{}, edited ? "not exact in this contract" : "no certified lattice input of this shape"};

@@ -2,6 +2,7 @@
 //   shape    a case line: operator, sizes, options, recipe, gates, seed
 //   before   every sequence continues the state of so many tokens, drawn alike with the next seed
 //   powers   q, k, v drawn times 2^n
+//   linear_gates  alpha = exp(g) in the place of g
 //   edits    single values put in the place of the drawn ones; with `zeros`, in the place of zeros
 #pragma once
 #include <map>
@@ -54,12 +55,16 @@ struct FuzzInput {
   Case shape;
   Index before = 0;
   std::map<std::string, int> powers;
+  bool linear_gates = false;
   bool zeros = false;
   std::vector<ValueEdit> edits;
 };
 
 // Level scales of a token at position before + tokens - 1, the largest: bit_length of it, and the diagonal.
 Index levels_of(Index tokens, Index before);
+
+// What its tensors take as doubles, inputs and states together.
+double bytes_of(const FuzzInput& input, const Declaration& declaration);
 
 // The problem as the kernel sees it; none, and why, where the question has no such problem (no certificate).
 struct Built {

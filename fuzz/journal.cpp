@@ -127,9 +127,11 @@ void HuntJournal::take_up() {
   for (const fs::path& file : left()) read(file);
 }
 
-void HuntJournal::start_anew() {
+std::size_t HuntJournal::start_anew() {
   std::error_code ignored;
-  for (const fs::path& file : left()) fs::remove(file, ignored);
+  const auto files = left();
+  for (const fs::path& file : files) fs::remove(file, ignored);
+  return files.size();
 }
 
 HuntJournal::~HuntJournal() {
@@ -243,7 +245,8 @@ HuntReply do_noted(HuntJournal* journal, const Subject& subject, const HuntTask&
   if (journal) journal->begin(subject.kernel.name, task);
   HuntReply reply = do_task(subject, task, how);
   // What was stopped is neither answered nor, when the hunt goes on, taken for an answer.
-  const bool whole = reply.done && !(how.stop && how.stop());
+  const bool cut = !reply.shrinking_finished && how.late && how.late();
+  const bool whole = reply.done && !cut && !(how.stop && how.stop());
   if (journal && whole) journal->answer(subject.kernel.name, task, reply);
   return reply;
 }

@@ -41,7 +41,7 @@ class HuntJournal {
   // The journals that are there, of every rank: read, those of another hunt are BadInput; or removed. BadInput where another
   // process writes to them.
   void take_up();
-  void start_anew();
+  std::size_t start_anew();  // how many were removed
   // From now on this process writes.
   void write_as(int rank);
   std::optional<HuntReply> known(const std::string& kernel, const HuntTask& task) const;

@@ -42,7 +42,8 @@ std::set<std::string> purposes(const CorpusCase& one, const std::vector<Subject>
 
 }  // namespace
 
-Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subject>& subjects) {
+Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subject>& subjects,
+                   const std::function<void(std::size_t)>& asked) {
   std::vector<const CorpusCase*> order;
   for (const CorpusCase& one : corpus) order.push_back(&one);
   std::stable_sort(order.begin(), order.end(), [](const CorpusCase* a, const CorpusCase* b) {
@@ -51,7 +52,10 @@ Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subj
   Minimised result;
   Worst worst;
   std::vector<std::set<std::string>> all;
-  for (const CorpusCase* one : order) all.push_back(purposes(*one, subjects, worst));
+  for (const CorpusCase* one : order) {
+    all.push_back(purposes(*one, subjects, worst));
+    if (asked) asked(all.size());
+  }
   std::set<std::string> reached;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const CorpusCase* one = order[i];

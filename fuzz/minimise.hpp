@@ -13,6 +13,7 @@ struct Minimised {
 };
 
 // Every case is asked of all subjects of its operator. A case that was found on another kernel than these is kept.
-Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subject>& subjects);
+Minimised minimise(const std::vector<CorpusCase>& corpus, const std::vector<Subject>& subjects,
+                   const std::function<void(std::size_t)>& asked = {});  // told how many cases were asked
 
 }  // namespace attest

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fuzz/ask.hpp"
+#include "fuzz/limits.hpp"
 #include "gpu_checks/battery/call.hpp"
 
 namespace attest {
@@ -31,7 +32,9 @@ class Opening {
   }
   void add(FuzzInput input) {
     if (!cannot_ask(context_, input.question).empty()) return;
+    if (is_battery(input.question)) return list_.push_back(std::move(input));
     if (context_.at_most(*input.shape.tokens) != *input.shape.tokens) return;
+    keep_within_limits(context_.kernel, input.shape);
     list_.push_back(std::move(input));
   }
   void pack(FuzzInput& input, const std::vector<Index>& lengths) const {

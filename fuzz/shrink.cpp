@@ -122,6 +122,7 @@ class Shrinker {
     if (context_.declaration().decay && (!o.decay || *o.decay != Rational(1)))
       if (!attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1); }))
         attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1) / 2; });
+    if (best_.linear_gates) attempt([](FuzzInput& x) { x.linear_gates = false; });
     if (best_.before > 0) attempt([](FuzzInput& x) { x.before = 0; });
     if (!best_.powers.empty()) attempt([](FuzzInput& x) { x.powers.clear(); });
     if (!best_.edits.empty()) attempt([](FuzzInput& x) { x.edits.clear(); });

@@ -38,7 +38,8 @@ class Doing {
     if (answer.asked) reply.cell = cell_of(context_, task.input, *answer.asked);
     reply.reached = answer.reached;
     take(reply, answer);
-    if (answer.failed() && task.number > 0 && !how_.first_failure_alone) try_single(reply, task.input);
+    if (answer.failed() && task.number > 0 && !how_.first_failure_alone && !late())
+      try_single(reply, task.input);
     reply.done = !stopped();  // what a signal did to a kernel is no failure
     return reply;
   }
@@ -46,9 +47,13 @@ class Doing {
   HuntReply settle(const HuntTask& task) const {
     HuntReply reply;
     reply.done = true, reply.first = reply.shrunk = task.input;
-    std::string part = task.part;
-    if (repeats(reply, part))
-      shrink_failure(reply, part);
+    std::string part = task.part, way;
+    if (late())
+      reply.shrinking_finished = false;
+    else if (repeats(reply, part, way))
+      shrink_failure(reply, part, way);
+    else if (late())
+      reply.shrinking_finished = false;
     else
       reply.after = "a fresh kernel passes it: the failure depends on the calls before";
     if (is_battery(reply.shrunk.question)) return reply;
@@ -59,6 +64,7 @@ class Doing {
 
  private:
   bool stopped() const { return how_.stop && how_.stop(); }
+  bool late() const { return stopped() || (how_.late && how_.late()); }
   Answer ask_kernel(const Kernel& kernel, const FuzzInput& input) const {
     return ask({kernel, op_, how_.seed, Effort::quick}, input);
   }
@@ -81,8 +87,9 @@ class Doing {
   }
 
   // Asked again of a fresh kernel; if it passes there, the calls before mattered: the questions that make several.
-  bool repeats(HuntReply& reply, std::string& part) const {
+  bool repeats(HuntReply& reply, std::string& part, std::string& way) const {
     const Answer answer = ask_afresh(reply.first);
+    way = way_of_breaking(answer.outcome.reason);
     if (fails_in(answer, part)) return true;
     if (is_battery(reply.first.question)) return false;
     for (const Question question : {Question::lattice_again, Question::new_data, Question::again}) {
@@ -90,9 +97,10 @@ class Doing {
       FuzzInput several = reply.first;
       several.question = question;
       if (!cannot_ask(context_, question).empty()) continue;
+      if (late()) return false;
       const Answer after = ask_afresh(several);
-      if (!after.failed()) continue;
-      part = failed_part(after);
+      if (!after.failed() || stopped()) continue;
+      part = failed_part(after), way = way_of_breaking(after.outcome.reason);
       reply.first = reply.shrunk = several;
       reply.after = "found by another check, repeated with other calls before";
       return true;
@@ -100,17 +108,19 @@ class Doing {
     return false;
   }
 
-  void shrink_failure(HuntReply& reply, const std::string& part) const {
+  void shrink_failure(HuntReply& reply, const std::string& part, const std::string& way) const {
     const Question question = reply.first.question;
     const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
-      return fails_in(answer, part);
+      return fails_in(answer, part) && way_of_breaking(answer.outcome.reason) == way;
     };
-    const Shrunk shrunk = shrink(context_, reply.first, fails, how_.most_shrinking, how_.stop);
+    const Shrunk shrunk =
+        shrink(context_, reply.first, fails, how_.most_shrinking, [this] { return late(); });
     reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
+    if (stopped()) return;
     const Answer last = ask_afresh(shrunk.input);
-    if (!last.failed()) return;  // of a kernel that was not asked afresh
+    if (!last.failed() || stopped()) return;  // of a kernel that was not asked afresh
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
   }
 
@@ -154,6 +164,11 @@ auto read_line(const std::string& line, std::string_view what, Read&& read) {
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how) {
   const Doing doing(subject, how);
   return task.kind == HuntTask::Kind::ask ? doing.ask_once(task) : doing.settle(task);
+}
+
+std::string way_of_breaking(const std::string& reason) {
+  const std::size_t at = reason.find("the kernel failed: ");
+  return at == std::string::npos ? "" : reason.substr(at, reason.find_first_of(";(", at) - at);
 }
 
 std::string to_line(const HuntTask& task) {

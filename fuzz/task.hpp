@@ -40,9 +40,13 @@ struct HowToDo {
   std::uint64_t seed = 0;
   Index most_shrinking = 0;
   bool first_failure_alone = false;  // a failure is not looked at closely
-  std::function<bool()> stop;
+  std::function<bool()> stop;        // what a kernel has answered since counts no more
+  std::function<bool()> late;        // no further question is begun to shrink a failure or to ask it again
 };
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how);
+
+// How a kernel broke that crashed, hung or gave none of its outputs, without what it printed; empty: it did not.
+std::string way_of_breaking(const std::string& reason);
 
 std::string to_line(const HuntTask& task);
 std::string to_line(const HuntReply& reply);

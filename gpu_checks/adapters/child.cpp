@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -293,7 +294,17 @@ void Child::drain(Descriptor& from, Transcript& into) {
   }
 }
 
-WorkerAnswer Child::wait(bool packets, Deadline deadline) {
+namespace {
+std::atomic<bool (*)()> unwanted_now{nullptr};
+bool is_unwanted() {
+  const auto asked = unwanted_now.load();
+  return asked && asked();
+}
+}  // namespace
+
+void give_up_answers_when(bool (*unwanted)()) { unwanted_now = unwanted; }
+
+WorkerAnswer Child::wait(bool packets, Deadline deadline, bool to_a_call) {
   std::vector<char> packet(1 << 20);
   while (true) {
     if (!packets)
@@ -302,7 +313,8 @@ WorkerAnswer Child::wait(bool packets, Deadline deadline) {
     std::array<pollfd, 3> fds{pollfd{output_.get(), POLLIN, 0}, pollfd{errors_.get(), POLLIN, 0},
                               pollfd{packets ? control_.get() : -1, POLLIN, 0}};
     const int left = milliseconds_until(deadline);
-    if (poll(fds.data(), fds.size(), left) < 0 && errno != EINTR)
+    const int longest = to_a_call ? std::min(left, 500) : left;
+    if (poll(fds.data(), fds.size(), longest) < 0 && errno != EINTR)
       return {WorkerAnswer::ended, std::strerror(errno)};
     drain(output_, out_), drain(errors_, err_);
     if (packets && fds[2].revents != 0) {
@@ -310,12 +322,16 @@ WorkerAnswer Child::wait(bool packets, Deadline deadline) {
       if (got > 0) return {WorkerAnswer::given, {packet.data(), static_cast<std::size_t>(got)}};
       if (got == 0 || (errno != EAGAIN && errno != EINTR)) return {WorkerAnswer::ended, ending()};
     }
-    if (left == 0 && !out_.has_reply()) return {WorkerAnswer::late, ""};
+    if ((left == 0 || (to_a_call && is_unwanted())) && !out_.has_reply()) return {WorkerAnswer::late, ""};
   }
 }
 
-WorkerAnswer Child::receive_packet(Deadline deadline) { return wait(true, deadline); }
-WorkerAnswer Child::receive_reply(Deadline deadline) { return wait(false, deadline); }
+WorkerAnswer Child::receive_packet(Deadline deadline, bool to_a_call) {
+  return wait(true, deadline, to_a_call);
+}
+WorkerAnswer Child::receive_reply(Deadline deadline, bool to_a_call) {
+  return wait(false, deadline, to_a_call);
+}
 
 bool Child::has_reply() {
   drain(output_, out_);

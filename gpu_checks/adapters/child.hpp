@@ -59,6 +59,10 @@ struct WorkerAnswer {
   std::string text;  // given: the answer; ended: how the child ended
 };
 
+// Asked about twice a second while the answer to a call is waited for: true ends the wait as if the answer were late, for
+// one that is not wanted any more.
+void give_up_answers_when(bool (*unwanted)());
+
 class Child {
  public:
   // `folder` is removed when the child has ended; empty: none. BadInput when nothing can be started.
@@ -69,10 +73,10 @@ class Child {
 
   // Packets to and from the socket that the child finds as file descriptor 3.
   bool send_packet(std::string_view packet, std::span<const int> descriptors = {});
-  WorkerAnswer receive_packet(Deadline deadline);
+  WorkerAnswer receive_packet(Deadline deadline, bool to_a_call = false);
   // A line to standard input; then the next reply line from standard output.
   bool write_line(std::string_view line, Deadline deadline);
-  WorkerAnswer receive_reply(Deadline deadline);
+  WorkerAnswer receive_reply(Deadline deadline, bool to_a_call = false);
   bool has_reply();  // already there, without waiting
 
   // `; it printed: "..."` with the last lines of standard output and error that were not yet given; or nothing.
@@ -80,7 +84,7 @@ class Child {
   void kill();
 
  private:
-  WorkerAnswer wait(bool packets, Deadline deadline);
+  WorkerAnswer wait(bool packets, Deadline deadline, bool to_a_call);
   void drain(Descriptor& from, Transcript& into);
   std::string ending();
   void hear(int milliseconds);  // what the supervisor tells

@@ -119,11 +119,11 @@ class Plugin {
                        {"options", options_of(problem)}};
     const bool sent = worker_->send_packet(request.dump(), std::array{in.get(), out.get()});
     const Deadline deadline = in_seconds(options_.seconds);
-    WorkerAnswer answer = worker_->receive_packet(deadline);
+    WorkerAnswer answer = worker_->receive_packet(deadline, true);
     std::string crash;
     if (answer.kind == WorkerAnswer::given && answer.text.starts_with('!')) {
       crash = ": it " + printable(answer.text.substr(1), 120);
-      answer = worker_->receive_packet(deadline);
+      answer = worker_->receive_packet(deadline, true);
     }
     const auto ended = [&](const std::string& how) {
       const std::string printed = worker_->printed();

@@ -106,8 +106,8 @@ class Process {
   }
 
  private:
-  std::string receive(Deadline deadline, double seconds, const char* nothing) {
-    WorkerAnswer answer = child_->receive_reply(deadline);
+  std::string receive(Deadline deadline, double seconds, const char* nothing, bool to_a_call = false) {
+    WorkerAnswer answer = child_->receive_reply(deadline, to_a_call);
     if (answer.kind == WorkerAnswer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
     if (answer.kind == WorkerAnswer::ended) throw Misbehaved{answer.text};
     return std::move(answer.text);
@@ -129,7 +129,7 @@ class Process {
     const Deadline deadline = in_seconds(options_.seconds);
     const bool read = child_->write_line(request.dump(), deadline);
     KernelResult result = read_call_reply(
-        receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call"), calls_);
+        receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call", true), calls_);
     if (child_->has_reply()) throw Misbehaved{"answered the call twice"};
     if (result.status != KernelStatus::ok) return result;
     read_outputs(outputs, out, result);

@@ -61,6 +61,24 @@ TEST(Corpus, ReadsWhatItWrites) {
   EXPECT_EQ(to_text(one), replaced(good, "# a remark\n", ""));
 }
 
+TEST(Corpus, WhatIsPrintedWithAnIndentationCanBePasted) {
+  std::string indented;
+  for (const char c : "\n" + std::string(good)) indented += c == '\n' ? "\n   \t" : std::string(1, c);
+  EXPECT_EQ(to_text(parse_corpus_case(indented, "x.case")), to_text(parse_corpus_case(good, "x.case")));
+}
+
+TEST(Corpus, SkipsWhatIsTooLargeOrOfAnOperatorThatThereIsNot) {
+  const TemporaryFolder folder;
+  write(folder / "good.case", good);
+  write(folder / "huge.case", replaced(good, "T=3 d=1", "T=200000 d=3000"));
+  write(folder / "other.case", replaced(good, "case hla2", "case hla9"));
+  const Corpus corpus = read_corpus(folder.path());
+  EXPECT_EQ(corpus.cases.size(), 1u);
+  ASSERT_EQ(corpus.skipped.size(), 2u);
+  EXPECT_THAT(corpus.skipped[0], HasSubstr("huge.case: its tensors take 9."));
+  EXPECT_THAT(corpus.skipped[1], testing::AllOf(HasSubstr("other.case"), HasSubstr("hla9")));
+}
+
 TEST(Corpus, AnInputOfTheGrammarMeansTheSameAfterARoundTrip) {
   for (const char* name : {"cpu.hla2.chunk16.direct.fp32", "cpu.log_linear_gated_delta.chunk16.bf16"}) {
     const Kernel& kernel = *find_kernels(name, "").at(0);

@@ -40,6 +40,10 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output /proc/attest_page", "--output"},
       {"--minimise", "--corpus"},
       {"--minimise --shard 1/2", "expected no --shard"},
+      {"--minimise --corpus " + (folder / "c").string() + " --time 5s", "expected no --time"},
+      {"--minimise --corpus " + (folder / "c").string() + " --cases 5", "expected no --cases"},
+      {"--minimise --corpus " + (folder / "c").string() + " --json x", "expected no --json"},
+      {"--minimise --corpus " + (folder / "c").string() + " --output x", "expected no --output"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --shard 1/2", "expected --seed"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --seed 1 --shard 1/6", "one at least for each of 6"},
   };
@@ -170,6 +174,21 @@ TEST(FuzzCommand, ThePageOfAHuntShowsKillsCellsAndTheShrunkCase) {
       folder, "fuzz --kernel cpu.linear.chunk16.fp32 --cases 5 --seed 3 --output " + output.string());
   EXPECT_EQ(right.exit_code, 0) << right.err;
   EXPECT_EQ(text_of(output / "index.html").find("FAIL"), std::string::npos);
+}
+
+TEST(FuzzCommand, AFinishedHuntIsNotResumedAndOfAKilledOneItIsSaidThatItsAnswersAreDropped) {
+  const TemporaryFolder folder;
+  const std::string output = (folder / "run").string(),
+                    hunt = "fuzz --kernel cpu.linear.chunk16.fp32 --cases 3 --seed 3 --output " + output;
+  EXPECT_EQ(run_attest(folder, hunt).exit_code, 0);
+  const ProgramRun refused = run_attest(folder, hunt + " --resume");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("already finished"));
+  EXPECT_EQ(lines_of(refused.err), 1u);
+  std::ofstream(output + "/journal.0.jsonl") << "{}\n";
+  const ProgramRun anew = run_attest(folder, hunt);
+  EXPECT_EQ(anew.exit_code, 0);
+  EXPECT_THAT(anew.err, HasSubstr("are dropped"));
 }
 
 TEST(FuzzCommand, ReplayRefusesADamagedFile) {

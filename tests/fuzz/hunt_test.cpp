@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <set>
+#include <thread>
+
 #include "fuzz/features.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -32,6 +36,56 @@ TEST(Hunt, ASeedFindsTheSameWhateverTheNumberOfThreads) {
     const std::string first = in_text(hunt_for(name, 20));
     EXPECT_EQ(first, in_text(hunt_for(name, 20)));
     EXPECT_EQ(first, in_text(hunt_for(name, 20, 3)));
+  }
+}
+
+// A batch that takes many times as long to draw, let alone to answer.
+TEST(Hunt, EndsWithItsTimeWhileItDraws) {
+  HuntOptions options;
+  options.seconds = 0.3, options.batch = 1 << 20;
+  const auto start = std::chrono::steady_clock::now();
+  hunt(find_subjects("cpu.linear.stream.fp32", "", {}).at(0), {}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+}
+
+// A kernel that is wrong, and slow from its first wrong answer on.
+TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
+  const Kernel wrong = find_subjects("mutant.hla2.decay_late", "", {}).at(0).kernel;
+  Kernel slow = wrong;
+  slow.run = [run = wrong.run](const Problem& problem) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return run(problem);
+  };
+  HuntOptions options;
+  options.seconds = 1.5;
+  const auto start = std::chrono::steady_clock::now();
+  const HuntReport report = hunt({slow, [&] { return slow; }, false, false}, {}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_FALSE(report.findings.back().shrinking_finished);
+}
+
+TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
+  Kernel kernel = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
+  kernel.run = [run = kernel.run](const Problem& problem) -> KernelResult {
+    if (problem.tokens > 20) return {KernelStatus::failed, "the kernel was ended by SIGSEGV", {}, 0};
+    if (problem.tokens > 10) return {KernelStatus::failed, "the kernel did not return within 60 s", {}, 0};
+    return run(problem);
+  };
+  HuntOptions options;
+  options.cases = 40, options.seed = 2;
+  const HuntReport report = hunt({kernel, [&] { return kernel; }, true, false}, {}, options);
+  EXPECT_EQ(report.findings.size(), 2u);
+}
+
+TEST(Hunt, OneFaultThatSeveralChecksFindIsOneCause) {
+  std::set<std::string> inputs;
+  HuntOptions options;
+  options.cases = 60, options.seed = 2;
+  for (const Finding& f : hunt(find_subjects("mutant.hla2.decay_late", "", {}).at(0), {}, options).findings) {
+    FuzzInput bare = f.shrunk;
+    bare.question = Question::value, bare.shape.seed = 0, bare.shape.recipe = bare.shape.gates = "uniform";
+    EXPECT_TRUE(!bare.zeros || inputs.insert(to_text({bare, "", "", ""})).second) << f.cause;
   }
 }
 

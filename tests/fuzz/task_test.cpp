@@ -18,7 +18,7 @@ TEST(HuntTasks, AndRepliesAreTheSameAfterBeingText) {
   for (Index number = 1; number <= 30; ++number) {
     HuntTask task{HuntTask::Kind::ask, number, grammar.mutate_values(grammar.draw(random), random), ""};
     EXPECT_EQ(to_line(parse_task(to_line(task))), to_line(task));
-    const HowToDo how{3, 50, false, {}};
+    const HowToDo how{3, 50, false, {}, {}};
     const HuntReply reply = do_task(subject, task, how);
     const HuntReply read = do_task(subject, parse_task(to_line(task)), how);
     EXPECT_EQ(read.reached, reply.reached);
