@@ -59,11 +59,13 @@ INSTANTIATE_TEST_SUITE_P(Some, Kernels,
                                          "cpu.log_linear_gated_delta.chunk16.bf16", "cpu.softmax.stream.bf16",
                                          "cpu.retention.stream.bf16state", "cpu.linear.chunk16.bf16"));
 
+// width has tests of its own, and so has gradient (below).
 TEST(Battery, KernelsThatTheMutantsAreMadeFromPass) {
   for (const Kernel& kernel : unedited_kernels())
-    for (const BatteryEntry& entry : run_battery(context_of(kernel), "[!w]*"))
-      EXPECT_EQ(entry.outcome.verdict, Verdict::pass)
-          << kernel.name << ' ' << entry.check->name << ": " << entry.outcome.reason;
+    for (const char* checks : {"[!wg]*", "gates"})
+      for (const BatteryEntry& entry : run_battery(context_of(kernel), checks))
+        EXPECT_EQ(entry.outcome.verdict, Verdict::pass)
+            << kernel.name << ' ' << entry.check->name << ": " << entry.outcome.reason;
 }
 
 TEST(Battery, RefusesACheckThatDoesNotExist) {
