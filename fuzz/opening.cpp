@@ -60,6 +60,11 @@ class Opening {
       for (Index t = strong_from; t < strong_to; ++t) input.edits.push_back({"g", {b, t, 0}, -8});
     }
   }
+  // Whole numbers, where the operator takes them.
+  void put_options(Case& c) const {
+    if (d_.unit_scale) c.options.scale = Rational(2);
+    if (d_.ridge) c.options.ridge = Rational(2);
+  }
   // A decay for each head.
   void put_decays(FuzzInput& input, std::initializer_list<double> decays) const {
     if (!d_.decay || has_no_decay(context_) || context_.kernel.without_decay) return;
@@ -72,8 +77,7 @@ class Opening {
     pack(input, {chunk_ / 2 + 1, 0, 1, 2 * chunk_, 3 * chunk_ + 1, chunk_ + 3});
     share(c, 4, 4, 2, 4);
     c.key_dim = 5, c.value_dim = 65;
-    if (d_.unit_scale) c.options.scale = Rational(2);
-    if (d_.ridge) c.options.ridge = Rational(2);
+    put_options(c);
     continues(input, 3);
     add(input);
   }
@@ -98,8 +102,7 @@ class Opening {
     pack(input, {chunk_ / 2 + 1, 0, 1, 2 * chunk_ + 2});
     share(c, 4, 4, 2, 2);
     c.key_dim = 3, c.value_dim = 4;
-    if (d_.unit_scale) c.options.scale = Rational(2);
-    if (d_.ridge) c.options.ridge = Rational(2);
+    put_options(c);
     continues(input, 3);
     add(input);
   }

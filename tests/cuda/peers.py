@@ -12,6 +12,8 @@ import math
 import statistics
 import sys
 
+from needed import torch_on_a_gpu
+
 DECAY = 0.999
 WORDS = {"linear": [], "mamba2": ["g"], "ahla": [], "hla2": [], "hla3": [], "gated_delta": ["g", "beta"],
          "log_linear_mamba2": ["g", "level_scales"], "log_linear_gated_delta": ["g", "beta", "level_scales"]}
@@ -159,13 +161,8 @@ def print_times(torch, library, rows, tokens):
 
 
 def main():
-    try:
-        import torch
-    except ImportError:
-        print("not run: no PyTorch")
-        return 77
-    if not torch.cuda.is_available():
-        print("not run: no GPU")
+    torch = torch_on_a_gpu()
+    if not torch:
         return 77
     from cuda_library import Library
 

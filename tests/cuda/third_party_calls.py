@@ -7,6 +7,8 @@ flash-linear-attention 0.6.0 and lightning_attn 0.0.5, on a GPU; 77 without one.
 import math
 import sys
 
+from needed import torch_on_a_gpu
+
 
 def attempt(name, call):
     import torch
@@ -80,13 +82,7 @@ def gradient_errors(op, d):
 
 
 def main():
-    try:
-        import torch
-    except ImportError:
-        print("not run: no PyTorch")
-        return 77
-    if not torch.cuda.is_available():
-        print("not run: no GPU")
+    if not torch_on_a_gpu():
         return 77
     from fla.ops.linear_attn import chunk_linear_attn
     from lightning_attn.ops import lightning_attn_func

@@ -184,14 +184,17 @@ TEST(Corpus, OfTheRepositoryCanBeReadWhole) {
 
 // What was found on registered kernels were faults of bounds, and is mended.
 TEST(Corpus, OfTheRepositoryFailsNoRegisteredKernel) {
-  for (const CorpusCase& one : read_corpus("fuzz/corpus").cases)
-    for (const Kernel* kernel : find_kernels(one.kernel, "")) {
+  for (const CorpusCase& one : read_corpus("fuzz/corpus").cases) {
+    const auto kernels = find_kernels(one.kernel, "");
+    ASSERT_EQ(kernels.size(), 1u) << one.file;
+    for (const Kernel* kernel : kernels) {
       const Case& shape = one.input.shape;
       const BatteryContext context{*kernel, operator_named(shape.op, shape.variant), shape.seed,
                                    Effort::quick};
       const Answer answer = ask(context, one.input);
       EXPECT_NE(answer.outcome.verdict, Verdict::fail) << one.file << ": " << answer.outcome.reason;
     }
+  }
 }
 
 TEST(Corpus, HoldsACaseOnceWhoeverFoundIt) {
