@@ -1,4 +1,5 @@
 // attest check: kernels against the oracle, with records and a page.
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
 
 #include <fmt/chrono.h>

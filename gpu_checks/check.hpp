@@ -77,13 +77,4 @@ std::vector<Index> oracle_groups(const std::vector<CheckSource>& sources);
 // The single check: one kernel, one case.
 Checked check_one(const Kernel& kernel, const Case& input, const Problem& problem);
 
-// The problem of a case: drawn, or read from its file, cut to T tokens. unit_keys: q and k of a file divided by their
-// l2 norm and rounded to the dtype that the file holds. BadInput as load_problem.
-Problem problem_of(const Case& input, const Declaration& declaration);
-Problem first_tokens(const Problem& problem, Index tokens);
-
-// `program` as a word of a shell. "PROGRAM check [what opens the kernel's door] --kernel NAME", and with the case.
-std::string replay_start(const Kernel& kernel, const std::string& program);
-std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program = "attest");
-
 }  // namespace attest

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "gpu_checks/battery/coverage.hpp"
+#include "gpu_checks/replay.hpp"
 
 namespace attest {
 

@@ -1,4 +1,5 @@
 // attest::check and its kin: the battery and the single check on a kernel of this process.
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
 
 #include <fmt/format.h>

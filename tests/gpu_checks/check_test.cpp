@@ -1,4 +1,6 @@
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
+#include "gpu_checks/replay.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

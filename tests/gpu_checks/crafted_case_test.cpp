@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
 
 namespace attest {

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
 #include "reference/forms/load_problem.hpp"
 
