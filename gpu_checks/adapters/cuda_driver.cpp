@@ -28,7 +28,7 @@ bool CudaDriver::load() {
       !find(make_stream, "cuStreamCreate") || !find(context_synchronize_, "cuCtxSynchronize") ||
       !find(allocate_, "cuMemAlloc_v2") || !find(free_, "cuMemFree_v2") ||
       !find(copy_in_, "cuMemcpyHtoD_v2") || !find(copy_out_, "cuMemcpyDtoH_v2") ||
-      !find(error_name_, "cuGetErrorName"))
+      !find(fill_, "cuMemsetD8_v2") || !find(error_name_, "cuGetErrorName"))
     return false;
   int device = 0;
   void* context = nullptr;

@@ -27,6 +27,7 @@ class CudaDriver {
   int (*free_)(Pointer) = nullptr;
   int (*copy_in_)(Pointer, const void*, std::size_t) = nullptr;
   int (*copy_out_)(void*, Pointer, std::size_t) = nullptr;
+  int (*fill_)(Pointer, unsigned char, std::size_t) = nullptr;
   int (*error_name_)(int, const char**) = nullptr;
   void* stream_ = nullptr;
   int last_ = 0;
@@ -41,7 +42,14 @@ class CudaMemory {
   ~CudaMemory();
   std::byte* data() const { return reinterpret_cast<std::byte*>(at_); }
   bool copy_in(const void* from) { return at_ != 0 && cuda_.good(cuda_.copy_in_(at_, from, bytes_)); }
-  bool copy_out(void* to) const { return at_ != 0 && cuda_.good(cuda_.copy_out_(to, at_, bytes_)); }
+  bool copy_out(void* to) const { return copy_out(to, 0, bytes_); }
+  bool copy_out(void* to, std::size_t from, std::size_t bytes) const {
+    return at_ != 0 && cuda_.good(cuda_.copy_out_(to, at_ + from, bytes));
+  }
+  bool fill(std::size_t from, std::size_t bytes, std::byte value) {
+    return bytes == 0 ||
+           (at_ != 0 && cuda_.good(cuda_.fill_(at_ + from, static_cast<unsigned char>(value), bytes)));
+  }
 
  private:
   CudaDriver& cuda_;

@@ -229,11 +229,12 @@ Finished on_cuda(const attest_kernel& kernel, attest_call& call, Side& inputs, S
   constexpr std::size_t zone = 4096;
   CudaDriver& cuda = *CudaDriver::get();
   Finished finished;
-  const std::size_t whole = (workspace + 255) / 256 * 256 + 2 * zone;
+  // The workspace, which may be gigabytes, is filled on the device, and of it only the zones beside it come back.
+  const std::size_t whole = (workspace + 255) / 256 * 256 + 2 * zone, behind = whole - zone - workspace;
   CudaMemory device_in(cuda, in.bytes()), device_out(cuda, out.bytes()), device_work(cuda, whole);
-  std::vector<std::byte> work(whole, workspace_mark), back(in.bytes());
-  std::memset(work.data() + zone, 0xff, workspace);
-  if (!device_in.copy_in(in.data()) || !device_out.copy_in(out.data()) || !device_work.copy_in(work.data()) ||
+  std::vector<std::byte> back(in.bytes()), before_it(zone), behind_it(behind);
+  if (!device_in.copy_in(in.data()) || !device_out.copy_in(out.data()) ||
+      !device_work.fill(0, whole, workspace_mark) || !device_work.fill(zone, workspace, std::byte{0xff}) ||
       !cuda.synchronize()) {
     finished.fault = "could not be given its tensors: " + cuda.error();
     finished.broken = true;
@@ -248,14 +249,14 @@ Finished on_cuda(const attest_kernel& kernel, attest_call& call, Side& inputs, S
     fine = cuda.synchronize();
   });
   fine = fine && device_out.copy_out(out.data()) && device_in.copy_out(back.data()) &&
-         device_work.copy_out(work.data());
+         device_work.copy_out(before_it.data(), 0, zone) &&
+         device_work.copy_out(behind_it.data(), zone + workspace, behind);
   if (!fine) {
     finished.fault = "came to grief on the GPU: " + cuda.error();
     finished.broken = true;
   } else if (std::memcmp(back.data(), in.data(), in.bytes()) != 0) {
     finished.fault = "wrote to an input or beside it";
-  } else if (!untouched(work.data(), zone) ||
-             !untouched(work.data() + zone + workspace, whole - zone - workspace)) {
+  } else if (!untouched(before_it.data(), zone) || !untouched(behind_it.data(), behind)) {
     finished.fault = fmt::format("wrote beside its workspace of {} bytes", workspace);
   }
   return finished;
