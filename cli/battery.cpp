@@ -222,7 +222,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
     for (; next < found.size() && found[next]; ++next) print(*found[next], kernels.size() == 1);
   };
   print_known();
-  // A kernel behind another door is one worker on each device: it is asked one thing at a time.
+  // Kernels behind other doors: as many at a time as there are workers, each asked one thing at a time.
   const bool registered =
       std::all_of(kernels.begin(), kernels.end(), [](const Kernel* k) { return k->source.empty(); });
   const int threads = registered ? threads_of(arguments.threads) : arguments.workers;

@@ -1,5 +1,4 @@
 // attest check: kernels against the oracle, with records and a page.
-#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/check.hpp"
 
 #include <fmt/chrono.h>
@@ -26,6 +25,7 @@
 #include "cli/options.hpp"
 #include "cli/version.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
+#include "gpu_checks/case_problem.hpp"
 #include "gpu_checks/oracle/oracle_cache.hpp"
 #include "reference/cases/checksum.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -767,7 +767,8 @@ void add_check(CLI::App& app, int& exit_code) {
       "--output /tmp/report");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);
-    arguments->workers = std::max(1, static_cast<int>(doors->devices.size()));
+    arguments->workers =
+        static_cast<int>(doors->workers) * std::max(1, static_cast<int>(doors->devices.size()));
     exit_code = run_check(*arguments);
   });
 }

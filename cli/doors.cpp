@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "cli/options.hpp"
 #include "gpu_checks/adapters/devices.hpp"
 
 namespace attest {
@@ -43,6 +44,9 @@ void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors) {
           "over "
           "them; all visible ones by default")
       ->type_name("LIST");
+  add_whole_number(&command, "--workers", doors->workers, 1, 1024,
+                   "workers of a plug-in or process on each device: as many kernels, or checks of the only "
+                   "one, are judged at a time (1)");
   command.preparse_callback([doors](std::size_t) {
     if (const auto visible = visible_devices(); visible.size() > 1) doors->devices = visible;
   });

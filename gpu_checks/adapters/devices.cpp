@@ -91,6 +91,15 @@ std::vector<std::string> parse_devices(const std::string& list) {
   return names;
 }
 
+std::vector<std::string> devices_of_workers(const std::vector<std::string>& devices, Index workers_on_each) {
+  std::vector<std::string> all;
+  for (Index i = 0; i < workers_on_each; ++i) {
+    all.insert(all.end(), devices.begin(), devices.end());
+    if (devices.empty()) all.emplace_back();
+  }
+  return all;
+}
+
 std::vector<std::string> on_device(std::vector<std::string> command, const std::string& device) {
   if (!device.empty()) command.insert(command.begin(), visible_devices_setting + device);
   return command;

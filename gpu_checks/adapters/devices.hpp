@@ -1,9 +1,11 @@
-// The GPUs that a run may use: one worker of a door for each, told apart by CUDA_VISIBLE_DEVICES. A thread keeps its worker,
+// The GPUs that a run may use: workers of a door for each, told apart by CUDA_VISIBLE_DEVICES. A thread keeps its worker,
 // so that calls that are compared with one another are made on one GPU.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "reference/tensor/matrix.hpp"
 
 namespace attest {
 
@@ -21,14 +23,16 @@ std::vector<std::string> on_device(std::vector<std::string> command, const std::
 // The lowest number that no other running thread has, from the first call of this thread to its end.
 std::size_t number_of_thread();
 
-// One door for each device; that of the calling thread.
+// The device of each worker, neighbours on different ones; "": whatever there is.
+std::vector<std::string> devices_of_workers(const std::vector<std::string>& devices, Index workers_on_each);
+
+// One door for each worker; that of the calling thread.
 template <class Door>
-class DoorOfEachDevice {
+class DoorOfEachWorker {
  public:
-  template <class Make>  // shared_ptr<Door>(device); no devices: one door, for ""
-  DoorOfEachDevice(const std::vector<std::string>& devices, Make&& make) {
+  template <class Make>  // shared_ptr<Door>(device)
+  DoorOfEachWorker(const std::vector<std::string>& devices, Make&& make) {
     for (const std::string& device : devices) doors_.push_back(make(device));
-    if (doors_.empty()) doors_.push_back(make(""));
   }
   Door& first() const { return *doors_[0]; }
   Door& of_this_thread() const { return *doors_[number_of_thread() % doors_.size()]; }

@@ -18,7 +18,8 @@ struct DoorOptions {
   double seconds = 60;   // for one call; starting takes at most this or a minute, whichever is longer
   bool strided = false;  // tensors apart in memory for the plug-ins that declare strides
   std::vector<std::string>
-      devices;  // a worker for each, which sees no other GPU; empty: one that sees what there is
+      devices;        // a worker for each, which sees no other GPU; empty: one that sees what there is
+  Index workers = 1;  // as many on each device
 };
 
 // BadInput for a door that cannot be opened or announces what cannot be. The kernels keep their process alive.

@@ -169,8 +169,8 @@ std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOpti
       colon != std::string::npos && path.find('/', colon) == std::string::npos)
     glob = path.substr(colon + 1), path.resize(colon);
   // Shared by the kernels. The first worker is started here, the others when a thread first calls them.
-  const auto plugins = std::make_shared<DoorOfEachDevice<Plugin>>(
-      options.devices,
+  const auto plugins = std::make_shared<DoorOfEachWorker<Plugin>>(
+      devices_of_workers(options.devices, options.workers),
       [&](const std::string& device) { return std::make_shared<Plugin>(path, options, device); });
   const std::string place = plugins->first().place();
   std::error_code error;

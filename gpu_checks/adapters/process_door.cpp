@@ -181,8 +181,8 @@ class Process {
 
 std::vector<Kernel> open_process(const std::string& command, const DoorOptions& options) {
   // Shared by the kernels. The first is started here, the others when a thread first calls them.
-  const auto processes = std::make_shared<DoorOfEachDevice<Process>>(
-      options.devices,
+  const auto processes = std::make_shared<DoorOfEachWorker<Process>>(
+      devices_of_workers(options.devices, options.workers),
       [&](const std::string& device) { return std::make_shared<Process>(command, options, device); });
   const std::string place = processes->first().place();
   const Json announced = processes->first().start();

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -199,6 +201,23 @@ TEST(Devices, EachHasAWorkerThatSeesNoOther) {
   setenv("CUDA_VISIBLE_DEVICES", "2,4", 1);
   EXPECT_THAT(seen(""), AllOf(HasSubstr("sees <2>"), HasSubstr("sees <4>")));
   unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+// As many processes as workers: two kernels meet in one, or each has its own, whose numbers differ.
+TEST(Workers, OfOneDeviceAreProcessesOfTheirOwn) {
+  const auto processes = [](const std::string& workers) {
+    const TemporaryFolder folder;
+    const ProgramRun run = run_attest(folder, "check --plugin " + plugin("device") +
+                                                  " --battery --check value --seed 1 --devices 5 " + workers);
+    EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
+    std::set<std::string> found;
+    const std::regex named("sees <5> in process ([0-9]+)");
+    for (std::sregex_iterator at(run.out.begin(), run.out.end(), named), end; at != end; ++at)
+      found.insert((*at)[1]);
+    return found.size();
+  };
+  EXPECT_EQ(processes(""), 1U);
+  EXPECT_EQ(processes("--workers 2"), 2U);
 }
 
 TEST(Devices, ThatAreNoneAreRefusedInOneLine) {

@@ -1,4 +1,4 @@
-/* Two kernels that fail with the CUDA_VISIBLE_DEVICES that they see, after a moment in which the other one is begun. */
+/* Two kernels that fail with the CUDA_VISIBLE_DEVICES that they see and their process, after a moment in which the other one is begun. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,7 +8,8 @@
 static attest_status run(const attest_call *call) {
   const char *const devices = getenv("CUDA_VISIBLE_DEVICES");
   usleep(200000);
-  snprintf(call->message, call->message_bytes, "sees <%s>", devices ? devices : "all");
+  snprintf(call->message, call->message_bytes, "sees <%s> in process %d", devices ? devices : "all",
+           (int)getpid());
   return ATTEST_FAILED;
 }
 
