@@ -1,7 +1,7 @@
 // The log-linear gated delta rule on Hopper's matrix units, from position 0: chunks of 64 tokens, dimension 64 or 128.
 // A block of 2^j chunks has a state S and a transition g I + D, blocks join as a monoid, and a query walks back:
 //   S_AB = g_B S_A + D_B S_A + S_B, D_AB = g_B D_A + g_A D_B + D_B D_A;  O += lambda^(b+7) Q S_b, Q <- g_b Q + Q D_b
-// over the set bits b of a chunk's number from the lowest up (log_linear_wgmma.cu: the blocks and their slots). So nothing
+// over the set bits b of a chunk's number from the lowest up (log_linear_chunks.cu: the blocks and their slots). So nothing
 // walks along the sequence: (1) prepare (delta_prepare.cuh), (2) eight chunks at a time by their ranks of 64,
 // (3) pairs of blocks, a launch a level, (4) rows. S, D and Q are carried in fp32 and rounded as operands alone.
 // Floor at T = 131072, H = 16, d = dv = 128, in products of 2 c d^2 a chunk: prepare 2.8, (2) 5.6, (3) 0.5, (4) 0.5 + 2 x 5.5:

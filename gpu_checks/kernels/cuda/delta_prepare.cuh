@@ -6,6 +6,7 @@
 #pragma once
 #include "gpu_checks/kernels/cuda/gates.cuh"
 #include "gpu_checks/kernels/cuda/launch.cuh"
+#include "gpu_checks/kernels/cuda/wgmma.cuh"
 
 namespace attest::cuda {
 

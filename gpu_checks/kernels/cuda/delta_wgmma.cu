@@ -245,7 +245,7 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
 }  // namespace
 
 bool delta_supports(const Context& context, const Delta& job, Type type) {
-  return context.hopper && built_for(type, job.dim) &&
+  return context.units == MatrixUnits::wgmma && built_for(type, job.dim) &&
          take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 

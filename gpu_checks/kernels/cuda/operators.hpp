@@ -43,7 +43,7 @@ struct Call {
   States initial, final;
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
-  bool hopper = false;
+  MatrixUnits units = MatrixUnits::none;
 };
 
 struct Outcome {
