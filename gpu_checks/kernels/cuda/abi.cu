@@ -434,7 +434,9 @@ class Reader {
   void device(Call& result) const {
     result.stream = static_cast<cudaStream_t>(call_.stream);
     if (cudaDeviceGetAttribute(&result.multiprocessors, cudaDevAttrMultiProcessorCount, device_) !=
-        cudaSuccess) {
+            cudaSuccess ||
+        cudaDeviceGetAttribute(&result.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_) !=
+            cudaSuccess) {
       cudaGetLastError();
       throw Refusal(ATTEST_FAILED, "CUDA device " + std::to_string(device_) + " is not there");
     }

@@ -199,6 +199,7 @@ struct Context {
   int64_t batch = 1;
   cudaStream_t stream = nullptr;
   MatrixUnits units = MatrixUnits::none;
+  int shared_bytes = 0;  // that a block may have
 };
 
 // The recurrences that Lin does not cover, token by token: scalar or delta transitions, with or without levels.
@@ -283,6 +284,8 @@ bool step_supports(const Step& job);
 cudaError_t launch_step(const Context& context, const Step& job);
 bool delta_supports(const Context& context, const Delta& job, Type type);
 cudaError_t launch_delta(const Context& context, const Delta& job);
+// Shared memory of its largest block, dimension 64 or 128.
+int delta_levels_bytes(MatrixUnits units, int dim);
 cudaError_t launch_delta_levels(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);

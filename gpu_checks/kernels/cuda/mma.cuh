@@ -9,11 +9,13 @@ namespace attest::cuda {
 // Sixteen columns or rows of a tile, which are the inner dimension.
 struct Operand {
   uint32_t tile;
-  int step;
+  int step, subtile;  // bytes of a subtile
 };
-__device__ inline Operand along_columns(uint32_t tile, int row, int step) { return {tile + row * 128, step}; }
-__device__ inline Operand along_rows(uint32_t tile, int column, int step) {
-  return {tile + column / 64 * subtile_bytes, step};
+__device__ inline Operand along_columns(uint32_t tile, int row, int step, int subtile = subtile_bytes) {
+  return {tile + row * 128, step, subtile};
+}
+__device__ inline Operand along_rows(uint32_t tile, int column, int step, int subtile = subtile_bytes) {
+  return {tile + column / 64 * subtile, step, subtile};
 }
 __device__ inline void products_begin() {}
 __device__ inline void products_commit() {}
@@ -25,11 +27,12 @@ __device__ inline void publish_stores() {}
 
 // Sixteen rows and columns of a tile as four 8x8 matrices; their order: by rows first, or by columns first.
 template <bool rows_first, bool transposed>
-__device__ inline void load_matrices(uint32_t (&matrices)[4], uint32_t tile, int rows, int columns) {
+__device__ inline void load_matrices(uint32_t (&matrices)[4], uint32_t tile, int rows, int columns,
+                                     int subtile) {
   const int lane = threadIdx.x % 32, up = lane / 8 % 2 * 8, left = lane / 16 * 8;
   const int own = rows_first ? tile_offset(up + lane % 8, left) : tile_offset(left + lane % 8, up);
   // Sixteen columns further is two pieces further, in a bit that the swizzle has not yet changed.
-  const uint32_t address = tile + (own ^ columns % 4 * 32) + columns / 4 * subtile_bytes + rows * 16 * 128;
+  const uint32_t address = tile + (own ^ columns % 4 * 32) + columns / 4 * subtile + rows * 16 * 128;
   if constexpr (transposed)
     load_transposed(matrices, address);
   else
@@ -63,9 +66,9 @@ __device__ inline void multiply(float (&d)[n / 2], const uint32_t (&a)[4], Opera
     if (m < first) continue;
     uint32_t right[4];
     if constexpr (transpose_b)
-      load_matrices<true, true>(right, b.tile, b.step, m);
+      load_matrices<true, true>(right, b.tile, b.step, m, b.subtile);
     else
-      load_matrices<false, false>(right, b.tile, m, b.step);
+      load_matrices<false, false>(right, b.tile, m, b.step, b.subtile);
     if (!accumulate)
 #pragma unroll
       for (int i = 0; i < 8; ++i) d[8 * m + i] = 0;
@@ -78,9 +81,9 @@ __device__ inline void multiply(float (&d)[n / 2], Operand a, Operand b, bool ac
   const int warp = threadIdx.x / 32 % 4;
   uint32_t left[4];
   if constexpr (transpose_a)
-    load_matrices<false, true>(left, a.tile, a.step, warp);
+    load_matrices<false, true>(left, a.tile, a.step, warp, a.subtile);
   else
-    load_matrices<true, false>(left, a.tile, warp, a.step);
+    load_matrices<true, false>(left, a.tile, warp, a.step, a.subtile);
   multiply<T, n, transpose_b>(d, left, b, accumulate);
 }
 

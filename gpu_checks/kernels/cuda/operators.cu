@@ -19,6 +19,7 @@ class Composer {
     context_.batch = call.batch;
     context_.stream = call.stream;
     context_.units = call.units;
+    context_.shared_bytes = call.shared_bytes;
     tuned_ = choose_path();
     levels_tuned_ = log_linear_fits();
     stepping_ = step_fits();

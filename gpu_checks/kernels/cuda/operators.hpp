@@ -44,6 +44,7 @@ struct Call {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
   MatrixUnits units = MatrixUnits::none;
+  int shared_bytes = 0;  // that a block may have
 };
 
 struct Outcome {

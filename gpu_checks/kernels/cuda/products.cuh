@@ -5,3 +5,13 @@
 #else
 #include "gpu_checks/kernels/cuda/mma.cuh"
 #endif
+
+namespace attest::cuda {
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+constexpr MatrixUnits units_here = MatrixUnits::wgmma;
+#else
+constexpr MatrixUnits units_here = MatrixUnits::mma;
+#endif
+
+}  // namespace attest::cuda

@@ -11,13 +11,14 @@ __device__ inline uint64_t descriptor(uint32_t address, uint32_t leading_bytes, 
   const uint32_t low = (address >> 4 | leading_bytes >> 4 << 16) + more / 16;
   return uint64_t{1024 >> 4 | 1u << 30} << 32 | low;
 }
-// Rows from `row` on, columns [16 step, 16 step + 16): the columns are the inner dimension of the product.
-__device__ inline uint64_t along_columns(uint32_t tile, int row, int step) {
-  return descriptor(tile + row * 128, 16, step / 4 * subtile_bytes + step % 4 * 32);
+// Rows from `row` on, columns [16 step, 16 step + 16): the columns are the inner dimension of the product. `subtile`: bytes
+// of a subtile, where it has not 64 rows.
+__device__ inline uint64_t along_columns(uint32_t tile, int row, int step, int subtile = subtile_bytes) {
+  return descriptor(tile + row * 128, 16, step / 4 * subtile + step % 4 * 32);
 }
 // Columns from `column` on, rows [16 step, 16 step + 16): the rows are the inner dimension.
-__device__ inline uint64_t along_rows(uint32_t tile, int column, int step) {
-  return descriptor(tile + column / 64 * subtile_bytes, subtile_bytes, step * 2048);
+__device__ inline uint64_t along_rows(uint32_t tile, int column, int step, int subtile = subtile_bytes) {
+  return descriptor(tile + column / 64 * subtile, subtile, step * 2048);
 }
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
