@@ -284,8 +284,8 @@ bool step_supports(const Step& job);
 cudaError_t launch_step(const Context& context, const Step& job);
 bool delta_supports(const Context& context, const Delta& job, Type type);
 cudaError_t launch_delta(const Context& context, const Delta& job);
-// Shared memory of its largest block, dimension 64 or 128.
-int delta_levels_bytes(MatrixUnits units, int dim);
+// Shared memory of its largest block.
+int delta_levels_bytes(MatrixUnits units, Type type, int dim);
 cudaError_t launch_delta_levels(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);

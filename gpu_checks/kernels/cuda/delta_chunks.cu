@@ -231,8 +231,14 @@ __global__ void scan_transitions(Layout layout, Delta job) {
     for (int r = 0; r < rows; ++r) store(job.final.data, state_index(r), job.final.type, own[r]);
 }
 
+template <int dim, MatrixUnits units>
+constexpr int widest = std::max({PreparePlan<dim, false>::bytes, WalkPlan<dim, Mode::states, units>::bytes,
+                                 WalkPlan<dim, Mode::rows, units>::bytes});
+
 template <typename T, int dim, MatrixUnits units>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
+  // What sm_86, 89 and 120 give a block, and sm_80.
+  static_assert(units == MatrixUnits::wgmma || widest<dim, units> <= (dim == 64 ? 99 : 163) * 1024);
   const Layout& layout = context.layout;
   const int64_t segments = layout.segments * layout.heads,
                 heads = static_cast<int64_t>(layout.sequences) * layout.heads;
@@ -249,17 +255,13 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
       .error;
 }
 
-template <int dim, MatrixUnits units>
-constexpr int bytes_of_walk = std::max({PreparePlan<dim, false>::bytes,
-                                        WalkPlan<dim, Mode::states, units>::bytes,
-                                        WalkPlan<dim, Mode::rows, units>::bytes});
-template <MatrixUnits units>
-constexpr int bytes_of_dim(int dim) {
-  return dim == 64 ? bytes_of_walk<64, units> : bytes_of_walk<128, units>;
-}
-int delta_bytes(MatrixUnits units, int dim) {
-  return units == MatrixUnits::wgmma ? bytes_of_dim<MatrixUnits::wgmma>(dim)
-                                     : bytes_of_dim<MatrixUnits::mma>(dim);
+int delta_bytes(MatrixUnits units, Type type, int dim) {
+  int bytes = 0;
+  with_type_and_dim(type, dim, [&]<typename T, int d>() {
+    bytes = units == MatrixUnits::wgmma ? widest<d, MatrixUnits::wgmma> : widest<d, MatrixUnits::mma>;
+    return cudaSuccess;
+  });
+  return bytes;
 }
 
 }  // namespace
@@ -267,7 +269,7 @@ int delta_bytes(MatrixUnits units, int dim) {
 bool delta_supports(const Context& context, const Delta& job, Type type) {
   if (context.units == MatrixUnits::none || !built_for(type, job.dim)) return false;
   const auto bytes = job.levels > 0 ? delta_levels_bytes : delta_bytes;
-  return bytes(context.units, job.dim) <= context.shared_bytes &&
+  return bytes(context.units, type, job.dim) <= context.shared_bytes &&
          take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 

@@ -419,8 +419,14 @@ __global__ void __launch_bounds__(256, 1)
   store_rows<T, dim>(o, base + P::v_at + group * tile, job.o, job.o.at(sequence, token, h), size, 1 + group);
 }
 
+template <int dim, MatrixUnits units>
+constexpr int widest = std::max({PreparePlan<dim, true>::bytes, Sizes<dim>::walk_bytes,
+                                 Sizes<dim>::join_bytes, ReadPlan<dim, units>::bytes});
+
 template <typename T, int dim, MatrixUnits units>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
+  // What sm_86, 89 and 120 give a block, and sm_80.
+  static_assert(units == MatrixUnits::wgmma || widest<dim, units> <= (dim == 64 ? 99 : 163) * 1024);
   const Layout& layout = context.layout;
   using P = PreparePlan<dim, true>;
   using S = Sizes<dim>;
@@ -443,19 +449,15 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
   return launches.run(read_blocks<T, dim, units>, (chunks + 1) / 2 * heads, 256, R::bytes, layout, job).error;
 }
 
-template <int dim, MatrixUnits units>
-constexpr int widest = std::max({PreparePlan<dim, true>::bytes, Sizes<dim>::walk_bytes,
-                                 Sizes<dim>::join_bytes, ReadPlan<dim, units>::bytes});
-template <MatrixUnits units>
-constexpr int bytes_of_dim(int dim) {
-  return dim == 64 ? widest<64, units> : widest<128, units>;
-}
-
 }  // namespace
 
-int delta_levels_bytes(MatrixUnits units, int dim) {
-  return units == MatrixUnits::wgmma ? bytes_of_dim<MatrixUnits::wgmma>(dim)
-                                     : bytes_of_dim<MatrixUnits::mma>(dim);
+int delta_levels_bytes(MatrixUnits units, Type type, int dim) {
+  int bytes = 0;
+  with_type_and_dim(type, dim, [&]<typename T, int d>() {
+    bytes = units == MatrixUnits::wgmma ? widest<d, MatrixUnits::wgmma> : widest<d, MatrixUnits::mma>;
+    return cudaSuccess;
+  });
+  return bytes;
 }
 
 cudaError_t launch_delta_levels(const Context& context, const Delta& job) {
