@@ -415,7 +415,8 @@ __global__ void __launch_bounds__(256, 1)
   if (is<Mutant::second_row_half_unwritten> && group == 1 && size < chunk) return;
 #pragma unroll
   for (int i = 0; i < dim / 2; ++i) o[i] *= job.scale;
-  // Through the tile of v, which this warpgroup alone has read.
+  // Through the tile of v, which this warpgroup alone reads, and all of it has read.
+  barrier(1 + group, 128);
   store_rows<T, dim>(o, base + P::v_at + group * tile, job.o, job.o.at(sequence, token, h), size, 1 + group);
 }
 

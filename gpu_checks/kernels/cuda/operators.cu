@@ -113,10 +113,10 @@ class Composer {
     const int64_t rows_of_heads = std::max<int64_t>(1, (call_.bounds ? 1 : call_.batch) * call_.heads);
     const int64_t chunks = std::max<int64_t>(1, (call_.tokens + chunk - 1) / chunk);
     // As many segments as fill the device a whole number of times, the fewest that nearly do.
-    // Narrow blocks of mma.sync leave a multiprocessor room for another, and half of it idle without.
-    const bool narrow = context_.units == MatrixUnits::mma && std::max(call_.key_dim, call_.value_dim) <= 64;
-    const int64_t slots =
-        static_cast<int64_t>(call_.multiprocessors) * (tuned_ || delta_tuned_ ? (narrow ? 2 : 1) : 4);
+    // Two blocks of a Lin of 64 columns fit on a multiprocessor, and one leaves half of it idle.
+    const bool narrow = tuned_ && !delta_tuned_ && std::max(call_.key_dim, call_.value_dim) <= 64;
+    const int blocks = narrow ? 2 : tuned_ || delta_tuned_ ? 1 : 4;
+    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * blocks;
     int64_t best = 1;
     double best_cost = 1e300;
     for (int64_t n = 1; n <= std::min<int64_t>(chunks, 256); ++n) {

@@ -57,6 +57,7 @@ __device__ inline void store_transposed(uint32_t address, uint32_t a, uint32_t b
                "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 #else
+  __syncwarp();  // what other lanes read there, they have
   const uint32_t matrices[4] = {a, b, c, d};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
