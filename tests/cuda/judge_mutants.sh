@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The CUDA mutants (gpu_checks/mutants/cuda), each a build of the kernels with one edit, judged by the battery:
-#   judge_mutants.sh build FOLDER            libraries for sm_90a: none.so, unmutated, and NAME.so of every mutant (needs nvcc)
+#   judge_mutants.sh build FOLDER            libraries for sm_90a: none.so, unmutated, and NAME.so of every mutant (needs nvcc);
+#                                            those of a unit ..._mma for sm_80, which any GPU takes as PTX, beside mma.so
 #   judge_mutants.sh judge FOLDER PROGRAM    on a GPU: every mutant must FAIL and the unmutated library PASS; a Markdown table.
 #                                            Those listed as unseen are asked, named and not counted
 # From the root of the repository. Exit status 0 all as it must be, 1 a mutant survived or the unmutated library failed.
@@ -21,18 +22,24 @@ table() {
     done
 }
 
-compile() { # UNIT NUMBER OBJECT
+beside() { if [[ "$1" == *_mma ]]; then echo mma; else echo none; fi; } # UNIT: which unmutated library
+
+compile() { # UNIT NUMBER OBJECT BESIDE
+  local code=arch=compute_90a,code=sm_90a
+  if [[ "$4" == mma ]]; then code='arch=compute_80,code=[compute_80,sm_80]'; fi
   if [[ -f "$3" && -z "$(find gpu_checks/kernels/cuda gpu_checks/mutants/cuda -newer "$3" -print -quit)" ]]; then return; fi
-  nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -Xcompiler=-fPIC,-fvisibility=hidden -I. -DATTEST_MUTANT="$2" \
+  nvcc -std=c++20 -O3 -gencode "$code" -Xcompiler=-fPIC,-fvisibility=hidden -I. -DATTEST_MUTANT="$2" \
     -c "gpu_checks/kernels/cuda/$1.cu" -o "$3" 2>"$3.log" || { cat "$3.log" >&2; return 1; }
 }
-objects() { # FOLDER: of the unmutated library
+objects() { # FOLDER BESIDE: of the unmutated library
   local file
-  for file in gpu_checks/kernels/cuda/*.cu; do echo "$1/none.$(basename "$file" .cu).o"; done
+  for file in gpu_checks/kernels/cuda/*.cu; do echo "$1/$2.$(basename "$file" .cu).o"; done
 }
 build_one() { # FOLDER NUMBER NAME UNIT
-  compile "$4" "$2" "$1/$3.o"
-  nvcc -shared -cudart static $(objects "$1" | grep -v "/none.$4.o") "$1/$3.o" -o "$1/$3.so"
+  local by
+  by="$(beside "$4")"
+  compile "$4" "$2" "$1/$3.o" "$by"
+  nvcc -shared -cudart static $(objects "$1" "$by" | grep -v "/$by.$4.o") "$1/$3.o" -o "$1/$3.so"
   strip "$1/$3.so"
   rm "$1/$3.o" "$1/$3.o.log"
 }
@@ -57,17 +64,20 @@ racecheck() { # FOLDER LIBRARY KERNEL
 
 build() {
   mkdir -p "$1"
-  for file in gpu_checks/kernels/cuda/*.cu; do basename "$file" .cu; done |
-    xargs -P "$jobs" -I{} "$0" compile {} 0 "$1/none.{}.o"
-  nvcc -shared -cudart static $(objects "$1") -o "$1/none.so"
-  strip "$1/none.so"
+  local by
+  for by in $(table | cut -f 4 | while read -r unit; do beside "$unit"; done | sort -u); do
+    for file in gpu_checks/kernels/cuda/*.cu; do basename "$file" .cu; done |
+      xargs -P "$jobs" -I{} "$0" compile {} 0 "$1/$by.{}.o" "$by"
+    nvcc -shared -cudart static $(objects "$1" "$by") -o "$1/$by.so"
+    strip "$1/$by.so"
+  done
   table | awk -F'\t' -v folder="$1" '{print folder, $1, $2, $4}' | xargs -P "$jobs" -L 1 "$0" build_one
 }
 
 judge() {
   local survived=0 count=0 number name family unit kernel wrong asked status killers
   python3 tests/cuda/late_path.py "$1/late_path.safetensors"
-  { table | awk -F'\t' '{print $2, $5, $7}'; table | awk -F'\t' '{print "none", $5, $7}' | sort -u; } |
+  { table | awk -F'\t' '{print $2, $5, $7}'; table | awk -F'\t' '{print ($4 ~ /_mma$/ ? "mma" : "none"), $5, $7}' | sort -u; } |
     awk -v folder="$1" -v program="$2" '{print folder, program, $1, $2, $3}' | xargs -P "$jobs" -L 1 "$0" judge_one
   echo "| mutant | family | kernel | what is wrong | rejected by |"
   echo "| --- | ---: | --- | --- | --- |"
@@ -84,7 +94,8 @@ judge() {
     if [[ "$status" != 1 ]]; then survived=$((survived + 1)) killers="**SURVIVED** (exit status $status)"; fi
     echo "| $name | $family | $kernel | $wrong | $killers |"
   done < <(table)
-  for status in "$1"/none.*.status; do
+  for status in "$1"/none.*.status "$1"/mma.*.status; do
+    [[ -f "$status" ]] || continue
     [[ "$(cat "$status")" == 0 ]] || { survived=$((survived + 1)); echo "unmutated: $status: exit status $(cat "$status")"; }
   done
   echo

@@ -185,6 +185,21 @@ int64_t elements(const DLTensor& tensor) {
   return n;
 }
 
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    if (cudaGetDevice(&before_) != cudaSuccess || before_ == device) return;
+    changed_ = cudaSetDevice(device) == cudaSuccess;
+  }
+  ~OnDevice() {
+    if (changed_) cudaSetDevice(before_);
+  }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
 class Reader {
  public:
   Reader(const Entry& entry, Type type, const attest_call& call, bool with_data)
@@ -418,14 +433,15 @@ class Reader {
   }
   void device(Call& result) const {
     result.stream = static_cast<cudaStream_t>(call_.stream);
-    int major = 0;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_) != cudaSuccess ||
-        cudaDeviceGetAttribute(&result.multiprocessors, cudaDevAttrMultiProcessorCount, device_) !=
+    if (cudaDeviceGetAttribute(&result.multiprocessors, cudaDevAttrMultiProcessorCount, device_) !=
+            cudaSuccess ||
+        cudaDeviceGetAttribute(&result.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device_) !=
             cudaSuccess) {
       cudaGetLastError();
       throw Refusal(ATTEST_FAILED, "CUDA device " + std::to_string(device_) + " is not there");
     }
-    result.hopper = major == 9;
+    const OnDevice current(device_);
+    result.units = matrix_units();
     if (!with_data_) return;
     if (result.stream) {
       int of_stream = 0;
@@ -451,21 +467,6 @@ attest_status answer(const attest_call* call, attest_status status, const std::s
     std::snprintf(call->message, call->message_bytes, "%s", message.c_str());
   return status;
 }
-
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    if (cudaGetDevice(&before_) != cudaSuccess || before_ == device) return;
-    changed_ = cudaSetDevice(device) == cudaSuccess;
-  }
-  ~OnDevice() {
-    if (changed_) cudaSetDevice(before_);
-  }
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
 
 template <typename Action>
 attest_status guarded(const attest_call* call, Action action) {

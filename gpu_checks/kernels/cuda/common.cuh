@@ -191,11 +191,15 @@ struct Lins {
   int count = 1;
 };
 
+// What multiplies tiles: nothing, mma.sync (sm_80 on), or Hopper's wgmma, where there is code for it.
+enum class MatrixUnits { none, mma, wgmma };
+
 struct Context {
   Layout layout;
   int64_t batch = 1;
   cudaStream_t stream = nullptr;
-  bool hopper = false;
+  MatrixUnits units = MatrixUnits::none;
+  int shared_bytes = 0;  // that a block may have
 };
 
 // The recurrences that Lin does not cover, token by token: scalar or delta transitions, with or without levels.
@@ -280,12 +284,18 @@ bool step_supports(const Step& job);
 cudaError_t launch_step(const Context& context, const Step& job);
 bool delta_supports(const Context& context, const Delta& job, Type type);
 cudaError_t launch_delta(const Context& context, const Delta& job);
+// Shared memory of its largest block.
+int delta_levels_bytes(MatrixUnits units, Type type, int dim);
 cudaError_t launch_delta_levels(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
+// Of the current device.
+MatrixUnits matrix_units();
 // Dimensions that are multiples of 8, of keys and of values at most 128 at a time.
-bool wgmma_supports(const Context& context, const Lin& lin);
+bool matrix_units_support(const Context& context, const Lin& lin);
 cudaError_t launch_wgmma_states(const Context& context, const Lins& lins);
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins);
+cudaError_t launch_mma_states(const Context& context, const Lins& lins);
+cudaError_t launch_mma_rows(const Context& context, const Lins& lins);
 
 }  // namespace attest::cuda

@@ -6,6 +6,7 @@
 #pragma once
 #include "gpu_checks/kernels/cuda/gates.cuh"
 #include "gpu_checks/kernels/cuda/launch.cuh"
+#include "gpu_checks/kernels/cuda/products.cuh"
 
 namespace attest::cuda {
 
@@ -121,7 +122,6 @@ __device__ inline void store_rows(const float (&d)[dim / 2], uint8_t* tile, cons
 template <typename T, int dim, bool levels>
 __global__ void __launch_bounds__(256, 2)
     prepare_chunks(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = PreparePlan<dim, levels>;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
@@ -279,7 +279,6 @@ __global__ void __launch_bounds__(256, 2)
       store_left<T, dim>(job.queries, number, wide);
     }
   }
-#endif
 }
 
 }  // namespace attest::cuda

@@ -1,6 +1,6 @@
-// Shared by the kernels on Hopper's matrix units: the gates of a chunk, the copies of tiles, faded operands.
+// Shared by the kernels on matrix units: the gates of a chunk, the copies of tiles, faded operands.
 #pragma once
-#include "gpu_checks/kernels/cuda/wgmma.cuh"
+#include "gpu_checks/kernels/cuda/tile.cuh"
 
 namespace attest::cuda {
 
@@ -141,21 +141,29 @@ __device__ inline void fade_rows(uint8_t* tile, const float (&factors)[chunk], i
   }
 }
 
-// (g' Z)^T of a warp's 16 columns as left operands.
+// Z^T of a warp's 16 columns and tokens 16 k on as a left operand, and that times g'.
+__device__ inline void load_values(uint32_t (&left)[4], uint32_t z_tile, int k) {
+  const Thread me;
+  load_transposed(left, z_tile + tile_offset(16 * k + me.lane / 16 * 8 + me.lane % 8,
+                                             me.group * 64 + me.warp * 16 + me.lane / 8 % 2 * 8));
+}
+template <typename T>
+__device__ inline void fade_values(uint32_t (&left)[4], const Gates& gate, int k) {
+  const Thread me;
+  const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + me.pair),
+               last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + me.pair);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 z = Pair<T>::unpack(left[i]), by = i < 2 ? first : last;
+    left[i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
+  }
+}
 template <typename T>
 __device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_tile, const Gates& gate) {
-  const Thread me;
 #pragma unroll
   for (int k = 0; k < chunk / 16; ++k) {
-    load_transposed(faded[k], z_tile + tile_offset(16 * k + me.lane / 16 * 8 + me.lane % 8,
-                                                   me.group * 64 + me.warp * 16 + me.lane / 8 % 2 * 8));
-    const float2 first = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + me.pair),
-                 last = *reinterpret_cast<const float2*>(gate.to_end + 16 * k + 8 + me.pair);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 z = Pair<T>::unpack(faded[k][i]), by = i < 2 ? first : last;
-      faded[k][i] = Pair<T>::pack(z.x * by.x, z.y * by.y);
-    }
+    load_values(faded[k], z_tile, k);
+    fade_values<T>(faded[k], gate, k);
   }
 }
 

@@ -1,4 +1,4 @@
-// Launching the kernels on Hopper's matrix units: which types and dimensions are built, and one launch.
+// Launching the kernels on matrix units: which types and dimensions are built, and one launch.
 #pragma once
 #include <initializer_list>
 

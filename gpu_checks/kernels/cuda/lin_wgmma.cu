@@ -5,69 +5,17 @@
 // fp16 fades Y, in place: a faded value may fall below its exponents and be gone from the state, a faded key as the form
 // writes it is within the bound. bf16 has the exponents of fp32, so it fades Z, in registers on the way to the product.
 // Rounded to the input format besides the inputs: P as operand, W, g' Y or g' Z (only with gates), O.
-#include "gpu_checks/kernels/cuda/gates.cuh"
-#include "gpu_checks/kernels/cuda/launch.cuh"
+#include "gpu_checks/kernels/cuda/lin_walk.cuh"
+#include "gpu_checks/kernels/cuda/wgmma.cuh"
 
 namespace attest::cuda {
 namespace {
 
 template <int key_dim, int value_dim, bool with_output, bool gated>
-struct Plan {
-  static constexpr int groups = value_dim / 64, threads = 128 * groups;
-  static constexpr int stages = with_output ? 3 : 5;
-  static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
-  static constexpr int stage_bytes = (with_output ? wide : 0) + wide + tall;
-  static constexpr int w_at = stages * stage_bytes, o_at = w_at + (with_output ? 2 * subtile_bytes : 0);
-  static constexpr int gates_at = o_at + (with_output ? tall : 0);
-  static constexpr int bytes = 1024 + gates_at + (gated ? 3 * static_cast<int>(sizeof(Gates)) : 0);
-};
-
-// What both kernels need: which Lin and segment a block has, its copies into the stages, its gates.
-template <typename T, int key_dim, int value_dim, bool with_output, bool gated>
-struct Walk {
-  using P = Plan<key_dim, value_dim, with_output, gated>;
-  static constexpr bool fades_values = gated && !Pair<T>::half, fades_keys = gated && Pair<T>::half;
-  const Lin& lin;
-  int64_t slot;  // (segment, head)
-  Place place;
-  int h, chunks;
-  bool same;  // y and z are one tensor, and one tile serves for both
-  Tiles tiles;
-  int64_t x_base, y_base, z_base;
-
-  __device__ Walk(const Layout& layout, const Lins& lins, uint8_t* shared)
-      : lin(lins.lin[blockIdx.x % lins.count]),
-        slot(blockIdx.x / lins.count),
-        place(place_of(layout, slot / layout.heads)),
-        h(static_cast<int>(slot % layout.heads)),
-        tiles(shared) {
-    chunks = is<Mutant::tail_chunk_dropped> ? place.size / chunk : (place.size + chunk - 1) / chunk;
-    same = key_dim == value_dim && !fades_keys && lin.y.data == lin.z.data && lin.y.token == lin.z.token &&
-           lin.y.head == lin.z.head && lin.y.batch == lin.z.batch && lin.y.group == lin.z.group;
-    x_base = with_output ? lin.x.at(place.batch, 0, h) : 0;
-    y_base = lin.y.at(place.batch, 0, h);
-    z_base = lin.z.at(place.batch, 0, h);
-  }
-  __device__ int size(int c) const { return min(chunk, place.size - c * chunk); }
-  __device__ uint32_t y_tile(int c) const { return tiles.start + c % P::stages * P::stage_bytes; }
-  __device__ uint32_t z_tile(int c) const { return same ? y_tile(c) : y_tile(c) + P::wide; }
-  __device__ uint32_t x_tile(int c) const { return y_tile(c) + P::wide + P::tall; }
-  __device__ void fetch(int c) const {
-    if (c < chunks) {
-      const int64_t token = place.first + c * chunk;
-      if constexpr (with_output)
-        fetch_tile<T, key_dim, P::threads>(x_tile(c), lin.x, x_base, token, size(c), lin.key_dim);
-      fetch_tile<T, key_dim, P::threads>(y_tile(c), lin.y, y_base, token, size(c), lin.key_dim);
-      if (!same)
-        fetch_tile<T, value_dim, P::threads>(z_tile(c), lin.z, z_base, token, size(c), lin.value_dim);
-    }
-    copies_commit();
-  }
-  __device__ GateWalk<3> gates() const {
-    Gates* const prepared = reinterpret_cast<Gates*>(tiles.base + P::gates_at);
-    return {lin.gate, prepared, place.batch, place.first, h, place.size, gated && threadIdx.x / 32 == 3};
-  }
-  __device__ uint8_t* keys(int c) const { return tiles.base + (y_tile(c) - tiles.start); }
+struct Plan : LinTiles<key_dim, value_dim, with_output, gated, with_output ? 3 : 5, 3, true> {
+  static constexpr int w_at = Plan::stages_end, o_at = w_at + (with_output ? 2 * subtile_bytes : 0);
+  static constexpr int gates_at = o_at + (with_output ? Plan::tall : 0);
+  static constexpr int bytes = 1024 + gates_at + Plan::gate_bytes;
 };
 
 template <typename T, int key_dim, int value_dim, bool gated>
@@ -75,7 +23,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     lin_states(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Plan<key_dim, value_dim, false, gated>;
-  using W = Walk<T, key_dim, value_dim, false, gated>;
+  using W = Walk<T, P>;
   extern __shared__ uint8_t shared[];
   const W walk(layout, lins, shared);
   const int chunks = walk.chunks;
@@ -145,7 +93,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     lin_rows(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Plan<key_dim, value_dim, true, gated>;
-  using W = Walk<T, key_dim, value_dim, true, gated>;
+  using W = Walk<T, P>;
   constexpr int scores = 64 / P::groups;  // columns of W that a warpgroup computes
   extern __shared__ uint8_t shared[];
   const W walk(layout, lins, shared);
@@ -251,46 +199,19 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
 #endif
 }
 
-template <bool with_output>
-cudaError_t launch(const Context& context, const Lins& lins) {
-  const Layout& layout = context.layout;
-  const Lin& lin = lins.lin[0];
-  return with_type_and_dim(lin.y.type, lin.tile_keys, [&]<typename T, int key_dim>() {
-    return with_type_and_dim(lin.y.type, lin.tile_values, [&]<typename, int value_dim>() {
-      auto run = [&]<bool gated>() {
-        using P = Plan<key_dim, value_dim, with_output, gated>;
-        const auto kernel = [] {
-          if constexpr (with_output)
-            return lin_rows<T, key_dim, value_dim, gated>;
-          else
-            return lin_states<T, key_dim, value_dim, gated>;
-        }();
-        return Launches(context.stream)
-            .run(kernel, layout.segments * layout.heads * lins.count, P::threads, P::bytes, layout, lins)
-            .error;
-      };
-      return lin.gate.kind == GateKind::none ? run.template operator()<false>()
-                                             : run.template operator()<true>();
-    });
-  });
-}
-
 }  // namespace
 
-bool wgmma_supports(const Context& context, const Lin& lin) {
-  const Type type = lin.y.type;
-  if (!context.hopper || lin.key_dim % 8 != 0 || lin.value_dim % 8 != 0) return false;
-  if (!built_for(type, lin.tile_keys) || !built_for(type, lin.tile_values)) return false;
-  if (lin.extra || lin.exclusive || lin.add.data || lin.coefficient != 1) return false;
-  if (!take_whole_rows({&lin.y, &lin.z}, type)) return false;
-  return !lin.x.data || (lin.y_scale == 1 && take_whole_rows({&lin.x, &lin.o}, type));
-}
-
 cudaError_t launch_wgmma_states(const Context& context, const Lins& lins) {
-  return launch<false>(context, lins);
+  return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
+    using P = Plan<key_dim, value_dim, false, gated>;
+    return LinKernel{lin_states<T, key_dim, value_dim, gated>, P::threads, P::bytes};
+  });
 }
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins) {
-  return launch<true>(context, lins);
+  return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
+    using P = Plan<key_dim, value_dim, true, gated>;
+    return LinKernel{lin_rows<T, key_dim, value_dim, gated>, P::threads, P::bytes};
+  });
 }
 
 }  // namespace attest::cuda

@@ -18,7 +18,8 @@ class Composer {
   Composer(const Call& call, char* workspace) : call_(call), base_(workspace) {
     context_.batch = call.batch;
     context_.stream = call.stream;
-    context_.hopper = call.hopper;
+    context_.units = call.units;
+    context_.shared_bytes = call.shared_bytes;
     tuned_ = choose_path();
     levels_tuned_ = log_linear_fits();
     stepping_ = step_fits();
@@ -101,7 +102,7 @@ class Composer {
     lin.o.type = call_.type;
     return on_matrix_units(lin);
   }
-  bool on_matrix_units(const Lin& lin) const { return wgmma_supports(context_, piece_of(lin, 0, 0)); }
+  bool on_matrix_units(const Lin& lin) const { return matrix_units_support(context_, piece_of(lin, 0, 0)); }
 
   void make_layout() {
     Layout& layout = context_.layout;
@@ -112,7 +113,10 @@ class Composer {
     const int64_t rows_of_heads = std::max<int64_t>(1, (call_.bounds ? 1 : call_.batch) * call_.heads);
     const int64_t chunks = std::max<int64_t>(1, (call_.tokens + chunk - 1) / chunk);
     // As many segments as fill the device a whole number of times, the fewest that nearly do.
-    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * (tuned_ || delta_tuned_ ? 1 : 4);
+    // Two blocks of a Lin of 64 columns fit on a multiprocessor, and one leaves half of it idle.
+    const bool narrow = tuned_ && !delta_tuned_ && std::max(call_.key_dim, call_.value_dim) <= 64;
+    const int blocks = narrow ? 2 : tuned_ || delta_tuned_ ? 1 : 4;
+    const int64_t slots = static_cast<int64_t>(call_.multiprocessors) * blocks;
     int64_t best = 1;
     double best_cost = 1e300;
     for (int64_t n = 1; n <= std::min<int64_t>(chunks, 256); ++n) {
@@ -256,14 +260,16 @@ class Composer {
         lins.lin[i].states = states[i], lins.lin[i].fade = fades[i], lins.lin[i].sums = sums[i];
         needed = needed || states_needed(*pass);
       }
-      if (needed) check(launch_wgmma_states(context_, lins), "states of segments");
+      const bool hopper = context_.units == MatrixUnits::wgmma;
+      if (needed)
+        check((hopper ? launch_wgmma_states : launch_mma_states)(context_, lins), "states of segments");
       for (int i = 0; i < count; ++i) {
         const auto [pass, value] = pieces[i];
         check(launch_scan(context_, lins.lin[i], piece_of(pass->initial, pass->job, key, value),
                           piece_of(pass->final, pass->job, key, value), false),
               "scan of segments");
       }
-      if (!only_states) check(launch_wgmma_rows(context_, lins), "rows");
+      if (!only_states) check((hopper ? launch_wgmma_rows : launch_mma_rows)(context_, lins), "rows");
     }
   }
   void release(size_t before) {  // the next pass takes it again

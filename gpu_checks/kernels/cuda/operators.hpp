@@ -43,7 +43,8 @@ struct Call {
   States initial, final;
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
-  bool hopper = false;
+  MatrixUnits units = MatrixUnits::none;
+  int shared_bytes = 0;  // that a block may have
 };
 
 struct Outcome {

@@ -1,38 +1,25 @@
-// Hopper's warpgroup matrix instructions: m64 n{32,64,128} k16, bf16 or fp16 operands, fp32 accumulators; the tile layout
-// in shared memory that they read, and the small instructions around them. Only for sm_90a.
-// A tile (64 tokens, D) is D/64 subtiles of 64 rows of 128 bytes, the 16-byte pieces of a row swizzled by row % 8. Read
-// along D it is a K-major operand, read along the tokens an MN-major one: the same memory serves both.
+// Hopper's warpgroup matrix instructions: m64 n{32,64,128} k16, bf16 or fp16 operands, fp32 accumulators. Only for sm_90a;
+// mma.cuh has the same for other architectures.
 #pragma once
-#include "gpu_checks/kernels/cuda/common.cuh"
+#include "gpu_checks/kernels/cuda/tile.cuh"
 
 namespace attest::cuda {
 
-constexpr int subtile_bytes = 64 * 128;
-
-__device__ inline uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-// Byte offset of (row, column) in a tile.
-__device__ inline int tile_offset(int row, int column) {
-  return column / 64 * subtile_bytes + row * 128 + ((column % 64 / 8) ^ (row & 7)) * 16 + column % 8 * 2;
-}
 // Addresses in shared memory have 18 bits; what is added to one is added where the descriptor holds it, 16 bytes a unit, so
 // that the steps of a product differ by a constant.
 __device__ inline uint64_t descriptor(uint32_t address, uint32_t leading_bytes, int more = 0) {
   const uint32_t low = (address >> 4 | leading_bytes >> 4 << 16) + more / 16;
   return uint64_t{1024 >> 4 | 1u << 30} << 32 | low;
 }
-// Rows from `row` on, columns [16 step, 16 step + 16): the columns are the inner dimension of the product.
-__device__ inline uint64_t along_columns(uint32_t tile, int row, int step) {
-  return descriptor(tile + row * 128, 16, step / 4 * subtile_bytes + step % 4 * 32);
+// Rows from `row` on, columns [16 step, 16 step + 16): the columns are the inner dimension of the product. `subtile`: bytes
+// of a subtile, where it has not 64 rows.
+__device__ inline uint64_t along_columns(uint32_t tile, int row, int step, int subtile = subtile_bytes) {
+  return descriptor(tile + row * 128, 16, step / 4 * subtile + step % 4 * 32);
 }
 // Columns from `column` on, rows [16 step, 16 step + 16): the rows are the inner dimension.
-__device__ inline uint64_t along_rows(uint32_t tile, int column, int step) {
-  return descriptor(tile + column / 64 * subtile_bytes, subtile_bytes, step * 2048);
+__device__ inline uint64_t along_rows(uint32_t tile, int column, int step, int subtile = subtile_bytes) {
+  return descriptor(tile + column / 64 * subtile, subtile, step * 2048);
 }
-// A number that a whole warp shares, as one: what is derived from it stays out of the threads' registers.
-__device__ inline int shared_by_warp(int number) { return __shfl_sync(~0u, number, 0); }
-
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int pending>
@@ -56,56 +43,6 @@ __device__ inline void pin(uint32_t (&a)[n][4]) {
 }
 // Ordinary stores to shared memory become visible to the matrix instructions (before the barrier).
 __device__ inline void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-template <typename T>
-struct Pair;
-template <>
-struct Pair<__nv_bfloat16> {
-  static constexpr bool half = false;
-  __device__ static uint32_t pack(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  }
-  __device__ static float2 unpack(uint32_t bits) {
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits));
-  }
-};
-template <>
-struct Pair<__half> {
-  static constexpr bool half = true;
-  __device__ static uint32_t pack(float low, float high) {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  }
-  __device__ static float2 unpack(uint32_t bits) {
-    return __half22float2(*reinterpret_cast<const __half2*>(&bits));
-  }
-};
-
-// Four 8x8 matrices, transposed: a 16x16 operand of the matrix instruction out of (inner, outer) memory.
-__device__ inline void load_transposed(uint32_t (&a)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ inline void store_transposed(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-__device__ inline void copy_async(uint32_t to, const void* from, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
-               : "memory");
-}
-__device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int pending>
-__device__ inline void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-__device__ inline void barrier(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 
 // d (64 rows, n columns; n / 2 registers a thread) = A B, or += with `accumulate`. A by descriptor or from registers;
 // a transposed operand is MN-major.

@@ -55,6 +55,8 @@ enum class Mutant : int {
   state_slot_shared = 41,
   sums_not_added = 42,
   columns_beyond = 43,
+  scores_over_queries = 44,
+  diagonal_block_skipped = 45,
 };
 
 template <Mutant mutant>
@@ -73,30 +75,30 @@ struct MutantInfo {
 };
 
 // clang-format off
-constexpr std::array<MutantInfo, 42> mutants{{
+constexpr std::array<MutantInfo, 44> mutants{{
     {Mutant::tail_chunk_dropped, "tail_chunk_dropped", 1, "lin_wgmma", "cuda.hla2.masked.bf16", "T / C chunks: the partial last one is not run"},
     {Mutant::tail_decay_full_chunk, "tail_decay_full_chunk", 1, "lin_wgmma", "cuda.ahla.masked.bf16", "gates past the end decay the final state"},
-    {Mutant::tail_dead_rows, "tail_dead_rows", 1, "delta_wgmma", "cuda.gated_delta.masked.bf16", "rows past the end are fetched like the others"},
-    {Mutant::tail_last_row_unwritten, "tail_last_row_unwritten", 1, "log_linear_wgmma", "cuda.log_linear_mamba2.masked.bf16", "the last row of a partial chunk is not written"},
+    {Mutant::tail_dead_rows, "tail_dead_rows", 1, "delta_chunks", "cuda.gated_delta.masked.bf16", "rows past the end are fetched like the others"},
+    {Mutant::tail_last_row_unwritten, "tail_last_row_unwritten", 1, "log_linear_chunks", "cuda.log_linear_mamba2.masked.bf16", "the last row of a partial chunk is not written"},
     {Mutant::mask_strict, "mask_strict", 3, "lin_wgmma", "cuda.linear.masked.bf16", "the token itself is masked in its chunk"},
     {Mutant::prefix_inclusive, "prefix_inclusive", 3, "lin_generic", "cuda.mamba2.masked.bf16", "a segment begins with its own state in place of those before it"},
     {Mutant::decay_power_low, "decay_power_low", 3, "operators", "cuda.hla2.masked.bf16", "the second pass decays by gamma, not gamma^2"},
     {Mutant::cross_dropped, "cross_dropped", 3, "recurrent", "cuda.hla2.masked.bf16", "G at the end of a call lacks S C"},
-    {Mutant::join_fades_swapped, "join_fades_swapped", 3, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the left block's state is decayed by its own gates, not the right one's", "late_path"},
-    {Mutant::query_stands_still, "query_stands_still", 3, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the transition of the nearer blocks is left out"},
+    {Mutant::join_fades_swapped, "join_fades_swapped", 3, "delta_levels", "cuda.log_linear_gated_delta.masked.bf16", "the left block's state is decayed by its own gates, not the right one's", "late_path"},
+    {Mutant::query_stands_still, "query_stands_still", 3, "delta_levels", "cuda.log_linear_gated_delta.masked.bf16", "the transition of the nearer blocks is left out"},
     {Mutant::state_transposed, "state_transposed", 4, "lin_generic", "cuda.ahla.masked.bf16", "the initial state is read transposed"},
     {Mutant::third_moment_not_restored, "third_moment_not_restored", 4, "operators", "cuda.hla2.masked.bf16", "S and C are restored, G is not"},
     {Mutant::position_not_carried, "position_not_carried", 4, "recurrent", "cuda.log_linear_mamba2.masked.bf16", "levels start at position 0 after a hand-over"},
     {Mutant::state_of_sequence_zero, "state_of_sequence_zero", 4, "lin_generic", "cuda.mamba2.masked.bf16", "every sequence starts with the state of the first"},
     {Mutant::step_decay_low, "step_decay_low", 4, "step", "cuda.hla2.masked.bf16", "the decode step decays G by gamma, the prefill by gamma^2"},
-    {Mutant::level_one_low, "level_one_low", 5, "log_linear_wgmma", "cuda.log_linear.masked.bf16", "blocks of chunks are read with the level below"},
-    {Mutant::level_not_cleared, "level_not_cleared", 5, "log_linear_wgmma", "cuda.log_linear_mamba2.masked.bf16", "what becomes a pair of chunks is not cleared"},
-    {Mutant::level_idle_undecayed, "level_idle_undecayed", 5, "log_linear_wgmma", "cuda.log_linear_mamba2.masked.bf16", "a waiting block of four chunks does not decay"},
-    {Mutant::level_top_unread, "level_top_unread", 5, "log_linear_wgmma", "cuda.log_linear_mamba2.masked.bf16", "one level too few: the largest block is not read"},
+    {Mutant::level_one_low, "level_one_low", 5, "log_linear_chunks", "cuda.log_linear.masked.bf16", "blocks of chunks are read with the level below"},
+    {Mutant::level_not_cleared, "level_not_cleared", 5, "log_linear_chunks", "cuda.log_linear_mamba2.masked.bf16", "what becomes a pair of chunks is not cleared"},
+    {Mutant::level_idle_undecayed, "level_idle_undecayed", 5, "log_linear_chunks", "cuda.log_linear_mamba2.masked.bf16", "a waiting block of four chunks does not decay"},
+    {Mutant::level_top_unread, "level_top_unread", 5, "log_linear_chunks", "cuda.log_linear_mamba2.masked.bf16", "one level too few: the largest block is not read"},
     {Mutant::packed_end_ignored, "packed_end_ignored", 6, "lin_wgmma", "cuda.mamba2.masked.bf16", "the last chunk of a packed sequence runs into the next one"},
     {Mutant::packed_empty_unwritten, "packed_empty_unwritten", 6, "lin_generic", "cuda.mamba2.masked.bf16", "the state of an empty sequence is not written"},
-    {Mutant::packed_gates_from_zero, "packed_gates_from_zero", 6, "delta_wgmma", "cuda.gated_delta.masked.bf16", "gates are read from the start of the pack, not of the sequence"},
-    {Mutant::gate_of_head_zero, "gate_of_head_zero", 7, "delta_wgmma", "cuda.gated_delta.masked.bf16", "every head takes the gates of the first"},
+    {Mutant::packed_gates_from_zero, "packed_gates_from_zero", 6, "delta_chunks", "cuda.gated_delta.masked.bf16", "gates are read from the start of the pack, not of the sequence"},
+    {Mutant::gate_of_head_zero, "gate_of_head_zero", 7, "delta_chunks", "cuda.gated_delta.masked.bf16", "every head takes the gates of the first"},
     {Mutant::group_modulo, "group_modulo", 7, "lin_wgmma", "cuda.ahla.masked.bf16", "head h reads h % group, not h / group"},
     {Mutant::extents_swapped, "extents_swapped", 7, "lin_generic", "cuda.linear.masked.fp32", "states are indexed with the extents of keys and values swapped"},
     {Mutant::tile_offset_missing, "tile_offset_missing", 7, "lin_wgmma", "cuda.linear.masked.bf16", "the second 64 columns are written over the first"},
@@ -105,17 +107,19 @@ constexpr std::array<MutantInfo, 42> mutants{{
     {Mutant::state_bf16, "state_bf16", 9, "lin_wgmma", "cuda.linear.masked.bf16", "the state is rounded to bf16 after every chunk"},
     {Mutant::gate_sum_bf16, "gate_sum_bf16", 9, "lin_wgmma", "cuda.mamba2.masked.bf16", "sums of log-gates in bf16"},
     {Mutant::gate_by_difference, "gate_by_difference", 9, "lin_wgmma", "cuda.mamba2.masked.fp16", "a sum of gates as the next one less its last term: a later token changes earlier bits (causality lets the gates of a chunk do that, which a right kernel may take its anchor from)", "unseen"},
-    {Mutant::inverse_corner_missing, "inverse_corner_missing", 9, "delta_wgmma", "cuda.delta.masked.bf16", "the triangular inverse lacks its last off-diagonal block"},
+    {Mutant::inverse_corner_missing, "inverse_corner_missing", 9, "delta_chunks", "cuda.delta.masked.bf16", "the triangular inverse lacks its last off-diagonal block"},
     {Mutant::warp_counted_twice, "warp_counted_twice", 10, "lin_generic", "cuda.linear.masked.fp32", "the partial sum of the first warp is added once for every further one"},
     {Mutant::segment_overlaps, "segment_overlaps", 10, "lin_generic", "cuda.mamba2.masked.fp32", "a segment's state takes the first token of the next as well"},
     {Mutant::output_barrier_missing, "output_barrier_missing", 10, "lin_wgmma", "cuda.linear.masked.bf16", "rows are read from shared memory before every warp has stored them", "racecheck"},
     {Mutant::last_columns_skipped, "last_columns_skipped", 11, "lin_wgmma", "cuda.linear.masked.bf16", "keys of 128 columns: the last 16 are left out of the scores", "T=128,d=128,dv=128,H=1"},
     {Mutant::table_cached_by_pointer, "table_cached_by_pointer", 11, "operators", "cuda.mamba2.masked.bf16", "the table of segments is kept as long as cu_seqlens has the same address (seen only where two packed calls of other boundaries happen to have it)", "unseen"},
-    {Mutant::second_row_half_unwritten, "second_row_half_unwritten", 11, "delta_levels_wgmma", "cuda.log_linear_gated_delta.masked.bf16", "the odd chunk of a pair is written only where it is whole"},
+    {Mutant::second_row_half_unwritten, "second_row_half_unwritten", 11, "delta_levels", "cuda.log_linear_gated_delta.masked.bf16", "the odd chunk of a pair is written only where it is whole"},
     {Mutant::state_slot_shared, "state_slot_shared", 10, "lin_wgmma", "cuda.mamba2.masked.bf16", "two blocks leave their states in one slot"},
     {Mutant::sums_not_added, "sums_not_added", 11, "lin_wgmma", "cuda.linear.masked.bf16", "keys of more than 128 columns: only the last piece of them is in the rows", "T=128,d=256,dv=64,H=1"},
     {Mutant::columns_beyond, "columns_beyond", 7, "lin_wgmma", "cuda.mamba2.masked.bf16", "columns past the dimension are fetched like the others: those of the next head"},
-    {Mutant::delta_beta_missing, "delta_beta_missing", 3, "delta_wgmma", "cuda.gated_delta.masked.bf16", "beta is missing on the side of the values and keys"},
+    {Mutant::delta_beta_missing, "delta_beta_missing", 3, "delta_chunks", "cuda.gated_delta.masked.bf16", "beta is missing on the side of the values and keys"},
+    {Mutant::scores_over_queries, "scores_over_queries", 10, "lin_mma", "cuda.linear.masked.bf16", "mma.sync: scores are stored over queries that not every warp has read", "racecheck"},
+    {Mutant::diagonal_block_skipped, "diagonal_block_skipped", 3, "lin_mma", "cuda.mamba2.masked.bf16", "mma.sync: the blocks of 16 on the diagonal are skipped with those above it"},
 }};
 // clang-format on
 

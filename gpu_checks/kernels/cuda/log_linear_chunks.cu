@@ -1,4 +1,4 @@
-// Log-linear Mamba-2 on Hopper's matrix units, from position 0: chunks of 64 tokens, groups of 8 chunks, segments of groups.
+// Log-linear Mamba-2 on matrix units, from position 0: chunks of 64 tokens, groups of 8 chunks, segments of groups.
 // A Fenwick block of 2^j chunks that is read later ends at the chunk c whose number has j trailing ones: one slot a chunk.
 //   (1) a group sweeps its chunks and leaves the state of each slot, bf16, and its whole state, fp32;
 //   (2) the groups of a head are swept the same way, element by element;
@@ -8,6 +8,7 @@
 // 750 TFLOP/s; q k v o 0.50 ms. The scheme moves besides: slots 1.1 GB out, 5.8 GB in, most of it from L2.
 #include "gpu_checks/kernels/cuda/gates.cuh"
 #include "gpu_checks/kernels/cuda/launch.cuh"
+#include "gpu_checks/kernels/cuda/products.cuh"
 
 namespace attest::cuda {
 namespace {
@@ -32,13 +33,12 @@ struct SweepPlan {
   static constexpr int threads = 2 * value_dim, stages = 3;
   static constexpr int wide = key_dim / 64 * subtile_bytes, tall = value_dim / 64 * subtile_bytes;
   static constexpr int stage_bytes = wide + tall, gates_at = stages * stage_bytes;
-  static constexpr int bytes = 1024 + gates_at + 3 * static_cast<int>(sizeof(Gates));
+  static constexpr int bytes = 1024 + gates_at + 2 * static_cast<int>(sizeof(Gates));
 };
 
 template <typename T, int key_dim, int value_dim>
 __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     sweep_groups(const __grid_constant__ Layout layout, const __grid_constant__ LogLinear job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = SweepPlan<key_dim, value_dim>;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
     }
     copies_commit();
   };
-  GateWalk<3> gates{job.gate,
+  GateWalk<2> gates{job.gate,
                     reinterpret_cast<Gates*>(tiles.base + P::gates_at),
                     place.batch,
                     place.first,
@@ -131,7 +131,6 @@ __global__ void __launch_bounds__(SweepPlan<key_dim, value_dim>::threads, 1)
       run_fade = pairs_fade = quads_fade = 1;
     }
   }
-#endif
 }
 
 // The groups of a sequence and head by binary counting; two elements of a state a thread.
@@ -253,7 +252,6 @@ struct ReadPlan {
 template <typename T, int key_dim, int value_dim>
 __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_dim == 128 ? 2 : 4)
     read_levels(const __grid_constant__ Layout layout, const __grid_constant__ LogLinear job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = ReadPlan<key_dim, value_dim>;
   constexpr int scores = 64 / P::groups;
   extern __shared__ uint8_t shared[];
@@ -390,7 +388,6 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   const int out_at = value_dim > key_dim ? P::first_at : 0;
   leave_rows<T>(o, job.scale, tiles, out_at, job.o, job.o.at(place.batch, token, h),
                 size - (is<Mutant::tail_last_row_unwritten> && size < chunk));
-#endif
 }
 
 template <typename T, int key_dim, int value_dim>
@@ -415,8 +412,9 @@ cudaError_t launch_one(const Context& context, const LogLinear& job) {
 }  // namespace
 
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type) {
-  return context.hopper && job.key_dim == job.value_dim && built_for(type, job.key_dim) && job.levels <= 40 &&
-         (!job.final.data || job.final.type == Type::f32) &&
+  const int levels = context.units == MatrixUnits::wgmma ? 40 : 35;  // whose scales 99 KB have room for
+  return context.units != MatrixUnits::none && job.key_dim == job.value_dim && built_for(type, job.key_dim) &&
+         job.levels <= levels && (!job.final.data || job.final.type == Type::f32) &&
          take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 

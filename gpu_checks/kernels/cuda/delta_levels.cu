@@ -1,12 +1,14 @@
-// The log-linear gated delta rule on Hopper's matrix units, from position 0: chunks of 64 tokens, dimension 64 or 128.
+// The log-linear gated delta rule on matrix units, from position 0: chunks of 64 tokens, dimension 64 or 128.
 // A block of 2^j chunks has a state S and a transition g I + D, blocks join as a monoid, and a query walks back:
 //   S_AB = g_B S_A + D_B S_A + S_B, D_AB = g_B D_A + g_A D_B + D_B D_A;  O += lambda^(b+7) Q S_b, Q <- g_b Q + Q D_b
-// over the set bits b of a chunk's number from the lowest up (log_linear_wgmma.cu: the blocks and their slots). So nothing
+// over the set bits b of a chunk's number from the lowest up (log_linear_chunks.cu: the blocks and their slots). So nothing
 // walks along the sequence: (1) prepare (delta_prepare.cuh), (2) eight chunks at a time by their ranks of 64,
 // (3) pairs of blocks, a launch a level, (4) rows. S, D and Q are carried in fp32 and rounded as operands alone.
 // Floor at T = 131072, H = 16, d = dv = 128, in products of 2 c d^2 a chunk: prepare 2.8, (2) 5.6, (3) 0.5, (4) 0.5 + 2 x 5.5:
 // 20 of them, 1.4 TFLOP, 1.9 ms at 750 TFLOP/s; walking every live state instead takes 3 x 5.5 + 1 and prepare, as many.
 // Bytes: q k v o u w Q' M 4.8 GB, slots 2.1 GB written, fp32 blocks 1.6 GB: 2.0 ms at 4.3 TB/s; slots read 6 GB, from L2.
+#include <algorithm>
+
 #include "gpu_checks/kernels/cuda/delta_prepare.cuh"
 
 namespace attest::cuda {
@@ -18,10 +20,14 @@ constexpr int group_level = 3;
 template <int dim>
 struct Sizes {
   static constexpr int threads = 2 * dim, tile = dim / 64 * subtile_bytes, matrix = dim * dim * 2;
-  static constexpr int stages = 4, gates_at = stages * 3 * tile;  // k, w, u
+  static constexpr int stages = 3, gates_at = stages * 3 * tile;  // k, w, u
   static constexpr int walk_bytes = 1024 + gates_at + stages * static_cast<int>(sizeof(Gates));
   static constexpr int join_bytes = 1024 + matrix;
-  static constexpr int read_stages = 3, v_at = read_stages * 2 * matrix, read_bytes = 1024 + v_at + 2 * tile;
+};
+template <int dim, MatrixUnits units>
+struct ReadPlan {
+  static constexpr int stages = units == MatrixUnits::wgmma ? 3 : 2, matrix = Sizes<dim>::matrix,
+                       v_at = stages * 2 * matrix, bytes = 1024 + v_at + 2 * Sizes<dim>::tile;
 };
 
 // Where a thread's accumulators of a (dim, dim) matrix begin: all warps below each other.
@@ -31,14 +37,6 @@ __device__ inline int row_of_state() { return static_cast<int>(threadIdx.x) / 32
 template <int dim>
 __device__ inline int matrix_offset(int row, int column) {
   return column / 64 * (dim * 128) + row * 128 + ((column % 64 / 8) ^ (row & 7)) * 16 + column % 8 * 2;
-}
-template <int dim>
-__device__ inline uint64_t matrix_along_columns(uint32_t matrix, int step) {
-  return descriptor(matrix, 16, step / 4 * (dim * 128) + step % 4 * 32);
-}
-template <int dim>
-__device__ inline uint64_t matrix_along_rows(uint32_t matrix, int step) {
-  return descriptor(matrix, dim * 128, step * 2048);
 }
 template <typename T, int dim>
 __device__ inline void store_matrix(uint8_t* matrix, const float (&d)[dim / 2], float diagonal = 0) {
@@ -129,7 +127,6 @@ __device__ inline void advance(float (&state)[dim / 2], uint32_t tiles, bool inj
 template <typename T, int dim>
 __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
     walk_groups(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
@@ -206,14 +203,12 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
   store_node<dim>(node_of<dim>(job.nodes[group_level % 2], index, layout.heads, h, kind), all,
                   kind == 1 ? all_fade : 0.f);
   if (kind == 0 && threadIdx.x == 0) job.node_fades[group_level % 2][index * layout.heads + h] = all_fade;
-#endif
 }
 
 // (live block after the whole chunks, sequence, head): its state, walked from its start to the end of the last whole chunk.
 template <typename T, int dim>
 __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
     walk_live(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Sizes<dim>;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
@@ -253,14 +248,12 @@ __global__ void __launch_bounds__(Sizes<dim>::threads, 1)
 #pragma unroll
   for (int i = 0; i < dim / 2; ++i) out[(8 * (i / 4) + pair + i % 2) * dim + row + i % 4 / 2 * 8] = state[i];
   if (threadIdx.x == 0 && h == 0) job.live_position[sequence] = whole * chunk;
-#endif
 }
 
 // (pair of blocks of 2^level chunks, head, {S, D}): the block of both.
 template <typename T, int dim>
 __global__ void __launch_bounds__(Sizes<dim>::threads)
     join_pairs(const __grid_constant__ Layout layout, const __grid_constant__ Delta job, int level) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
   const uint32_t start = tiles.start;
@@ -290,7 +283,7 @@ __global__ void __launch_bounds__(Sizes<dim>::threads)
   products_begin();
 #pragma unroll
   for (int k = 0; k < dim / 16; ++k)
-    multiply<T, dim, 1>(state, left[k], matrix_along_rows<dim>(start, k), true);
+    multiply<T, dim, 1>(state, left[k], along_rows(start, 0, k, dim * 128), true);
   products_commit();
   products_wait<0>();
   pin(state);
@@ -304,16 +297,16 @@ __global__ void __launch_bounds__(Sizes<dim>::threads)
                 slot = (sequence * per_sequence + last) * layout.heads + h;
   store_matrix<T, dim>(slot_matrix<dim>(job, slot, kind), state);
   if (owner) job.slot_fades[slot] = fade;
-#endif
 }
 
 // (pair of chunks, head), a warpgroup a chunk: the blocks before them, read with the chunk's walking query. The two have the
 // same blocks but for the first, which is the even chunk itself and read by the odd one.
-template <typename T, int dim>
+template <typename T, int dim, MatrixUnits units>
 __global__ void __launch_bounds__(256, 1)
     read_blocks(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using P = Sizes<dim>;
+  if constexpr (units != units_here) return;
+  using P = ReadPlan<dim, units>;
+  constexpr int tile = Sizes<dim>::tile;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
   const uint32_t start = tiles.start;
@@ -326,7 +319,7 @@ __global__ void __launch_bounds__(256, 1)
   const int64_t number = mine ? even + group : even, token = number * chunk,
                 place = (sequence * per_sequence + number) * layout.heads + h;
   const int size = static_cast<int>(min(int64_t{chunk}, layout.tokens - token));
-  const uint32_t v_tile = start + P::v_at + group * P::tile;
+  const uint32_t v_tile = start + P::v_at + group * tile;
   const int64_t v_base = job.v.at(sequence, token, h);
   constexpr int pieces = dim / 8;
 #pragma unroll
@@ -346,7 +339,7 @@ __global__ void __launch_bounds__(256, 1)
   auto fetch = [&]() {
     if (fetching != 0) {
       const uint8_t* const from = slot_matrix<dim>(job, slot_of(fetching), 0);
-      const uint32_t to = start + fetched % P::read_stages * 2 * P::matrix;
+      const uint32_t to = start + fetched % P::stages * 2 * P::matrix;
 #pragma unroll
       for (int i = threadIdx.x * 16; i < 2 * P::matrix; i += 256 * 16) copy_async(to + i, from + i, true);
       fetching &= fetching - 1;
@@ -354,8 +347,7 @@ __global__ void __launch_bounds__(256, 1)
     ++fetched;
     copies_commit();
   };
-  fetch();  // with v
-  fetch();
+  for (int i = 0; i < P::stages - 1; ++i) fetch();  // the first with v
   float q[dim / 2], o[dim / 2];
   {
     uint32_t left[dim / 16][4];
@@ -373,7 +365,7 @@ __global__ void __launch_bounds__(256, 1)
   const int t = warp * 16 + lane / 4;
   const bool inside[2] = {t < size, t + 8 < size};
   int step = 0;
-  copies_wait<1>();
+  copies_wait<P::stages - 2>();
   publish_stores();
   __syncthreads();
   products_begin();
@@ -385,13 +377,13 @@ __global__ void __launch_bounds__(256, 1)
   for (int64_t left_bits = even | (both ? 1 : 0); left_bits != 0; left_bits &= left_bits - 1, ++step) {
     const int bit = __ffsll(left_bits) - 1;
     if (step > 0) {
-      copies_wait<1>();
+      copies_wait<P::stages - 2>();
       publish_stores();
       __syncthreads();
     }
     fetch();
     if (bit == 0 && group == 0) continue;
-    const uint32_t s_matrix = start + step % P::read_stages * 2 * P::matrix, d_matrix = s_matrix + P::matrix;
+    const uint32_t s_matrix = start + step % P::stages * 2 * P::matrix, d_matrix = s_matrix + P::matrix;
     float scale[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -403,14 +395,14 @@ __global__ void __launch_bounds__(256, 1)
     products_begin();
 #pragma unroll
     for (int k = 0; k < dim / 16; ++k)
-      multiply<T, dim, 0>(part, left[k], matrix_along_columns<dim>(s_matrix, k), k > 0);
+      multiply<T, dim, 0>(part, left[k], along_columns(s_matrix, 0, k, dim * 128), k > 0);
     products_commit();
 #pragma unroll
     for (int i = 0; i < dim / 2; ++i) q[i] *= fade;
     products_begin();
 #pragma unroll
     for (int k = 0; k < (is<Mutant::query_stands_still> ? 0 : dim / 16); ++k)
-      multiply<T, dim, 0>(q, left[k], matrix_along_columns<dim>(d_matrix, k), true);
+      multiply<T, dim, 0>(q, left[k], along_columns(d_matrix, 0, k, dim * 128), true);
     products_commit();
     products_wait<1>();
     pin(part);
@@ -423,14 +415,19 @@ __global__ void __launch_bounds__(256, 1)
   if (is<Mutant::second_row_half_unwritten> && group == 1 && size < chunk) return;
 #pragma unroll
   for (int i = 0; i < dim / 2; ++i) o[i] *= job.scale;
-  // Through the tile of v, which this warpgroup alone has read.
-  store_rows<T, dim>(o, base + P::v_at + group * P::tile, job.o, job.o.at(sequence, token, h), size,
-                     1 + group);
-#endif
+  // Through the tile of v, which this warpgroup alone reads, and all of it has read.
+  barrier(1 + group, 128);
+  store_rows<T, dim>(o, base + P::v_at + group * tile, job.o, job.o.at(sequence, token, h), size, 1 + group);
 }
 
-template <typename T, int dim>
+template <int dim, MatrixUnits units>
+constexpr int widest = std::max({PreparePlan<dim, true>::bytes, Sizes<dim>::walk_bytes,
+                                 Sizes<dim>::join_bytes, ReadPlan<dim, units>::bytes});
+
+template <typename T, int dim, MatrixUnits units>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
+  // What sm_86, 89 and 120 give a block, and sm_80.
+  static_assert(units == MatrixUnits::wgmma || widest<dim, units> <= (dim == 64 ? 99 : 163) * 1024);
   const Layout& layout = context.layout;
   using P = PreparePlan<dim, true>;
   using S = Sizes<dim>;
@@ -449,14 +446,26 @@ cudaError_t launch_dim(const Context& context, const Delta& job) {
   for (int level = group_level; whole >> (level + 1) > 0; ++level)
     launches.run(join_pairs<T, dim>, (whole >> (level + 1)) * heads * 2, S::threads, S::join_bytes, layout,
                  job, level);
-  return launches.run(read_blocks<T, dim>, (chunks + 1) / 2 * heads, 256, S::read_bytes, layout, job).error;
+  using R = ReadPlan<dim, units>;
+  return launches.run(read_blocks<T, dim, units>, (chunks + 1) / 2 * heads, 256, R::bytes, layout, job).error;
 }
 
 }  // namespace
 
+int delta_levels_bytes(MatrixUnits units, Type type, int dim) {
+  int bytes = 0;
+  with_type_and_dim(type, dim, [&]<typename T, int d>() {
+    bytes = units == MatrixUnits::wgmma ? widest<d, MatrixUnits::wgmma> : widest<d, MatrixUnits::mma>;
+    return cudaSuccess;
+  });
+  return bytes;
+}
+
 cudaError_t launch_delta_levels(const Context& context, const Delta& job) {
-  return with_type_and_dim(job.k.type, job.dim,
-                           [&]<typename T, int dim>() { return launch_dim<T, dim>(context, job); });
+  return with_type_and_dim(job.k.type, job.dim, [&]<typename T, int dim>() {
+    return context.units == MatrixUnits::wgmma ? launch_dim<T, dim, MatrixUnits::wgmma>(context, job)
+                                               : launch_dim<T, dim, MatrixUnits::mma>(context, job);
+  });
 }
 
 }  // namespace attest::cuda

@@ -1,9 +1,11 @@
-// The gated delta rule on Hopper's matrix units; chunks of 64, key and value dimension 64 or 128.
+// The gated delta rule on matrix units; chunks of 64, key and value dimension 64 or 128.
 //   prepare (chunks in parallel, delta_prepare.cuh): U and W of every chunk.
 //   walk (along the chunks of a segment, S^T in accumulators): R = U - S W^T, O = g Q S + P R, S <- G S + R^T (g' K).
 // A segment's own state and its transition (the same walk from S = I without U), a scan over segments, rows.
 // Floor at T = 131072, H = 16, d = dv = 128: 2 c^2 d x 5 + 2 c d^2 x 3 products, 378 GFLOP, 0.50 ms; chain T / c chunks;
 // input and output 0.50 ms.
+#include <algorithm>
+
 #include "gpu_checks/kernels/cuda/delta_prepare.cuh"
 
 namespace attest::cuda {
@@ -11,22 +13,25 @@ namespace {
 
 enum class Mode { states, rows };
 
-template <int dim, Mode mode>
+// wgmma: the scores of rows are made a chunk ahead. mma.sync would gain nothing by it, and needs a stage less.
+template <int dim, Mode mode, MatrixUnits units>
 struct WalkPlan {
-  static constexpr int groups = dim / 64, threads = 128 * groups, stages = 3, tile = dim / 64 * subtile_bytes;
+  static constexpr bool ahead = units == MatrixUnits::wgmma;
+  static constexpr int groups = dim / 64, threads = 128 * groups,
+                       stages = mode == Mode::rows && !ahead ? 2 : 3, tile = dim / 64 * subtile_bytes;
   static constexpr int tiles = mode == Mode::states ? 3 : 4, stage_bytes = tiles * tile;  // k, w, u, q
   static constexpr int p_at = stages * stage_bytes,
-                       gates_at = p_at + (mode == Mode::rows ? 2 * subtile_bytes : 0);
+                       gates_at = p_at + (mode == Mode::rows ? (ahead ? 2 : 1) * subtile_bytes : 0);
   static constexpr int bytes = 1024 + gates_at + 3 * static_cast<int>(sizeof(Gates));
 };
 
 // states: blockIdx.x = (segment, head, kind); kind 0 the segment's state, 1 its transition, from the identity.
 // rows: (segment, head), from the scanned states.
-template <typename T, int dim, Mode mode>
-__global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
+template <typename T, int dim, Mode mode, MatrixUnits units>
+__global__ void __launch_bounds__(WalkPlan<dim, mode, units>::threads, 1)
     walk_chunks(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using P = WalkPlan<dim, mode>;
+  if constexpr (units != units_here) return;
+  using P = WalkPlan<dim, mode, units>;
   constexpr int scores = 64 / P::groups;
   extern __shared__ uint8_t shared[];
   const Tiles tiles(shared);
@@ -72,8 +77,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
                     place.size,
                     threadIdx.x / 32 == 3};
   gates.begin(2);
-  fetch(0);
-  fetch(1);
+  for (int c = 0; c < P::stages - 1; ++c) fetch(c);
   float state[dim / 2], w[scores / 2];
   {
     const float* from = nullptr;
@@ -93,8 +97,8 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
                                 along_columns(tile_of(c, 0), group * scores, k), k > 0);
     products_commit();
   };
-  auto p_at = [&](int c) { return P::p_at + c % 2 * subtile_bytes; };
-  if constexpr (mode == Mode::rows) {
+  auto p_at = [&](int c) { return P::p_at + (P::ahead ? c % 2 : 0) * subtile_bytes; };
+  if constexpr (mode == Mode::rows && P::ahead) {
     copies_wait<0>();
     publish_stores();
     __syncthreads();
@@ -108,7 +112,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     copies_wait<mode == Mode::rows ? 0 : 1>();
     publish_stores();
     __syncthreads();
-    fetch(c + 2);
+    fetch(c + P::stages - 1);
     const Gates& gate = gates.at(c);
     const uint32_t k_tile = tile_of(c, 0), w_tile = tile_of(c, 1), u_tile = tile_of(c, 2),
                    q_tile = tile_of(c, 3);
@@ -125,9 +129,13 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
 #pragma unroll
         for (int k = 0; k < dim / 16; ++k) multiply<T, 64, 0>(o, left[k], along_columns(q_tile, 0, k), k > 0);
         products_commit();
-        start_scores(c + 1);  // past the end: of nothing, and not used
+        start_scores(P::ahead ? c + 1 : c);  // past the end: of nothing, and not used
       }
       gates.make(c + 2);
+      if constexpr (mode == Mode::rows && !P::ahead) {
+        store_scores<T, scores>(w, base + p_at(c), gate);
+        __syncthreads();
+      }
       fade_rows<T, dim, P::threads>(base + (k_tile - start),
                                     gate.to_end);  // the scores have been made of them
       publish_stores();
@@ -169,7 +177,7 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
     if constexpr (mode == Mode::rows) {
       products_wait<2>();
       pin(w);
-      if (c + 1 < chunks) store_scores<T, scores>(w, base + p_at(c + 1), gates.at(c + 1));
+      if (P::ahead && c + 1 < chunks) store_scores<T, scores>(w, base + p_at(c + 1), gates.at(c + 1));
       products_wait<1>();
       pin(o);
       // Through this warpgroup's half of the tile of u, which it alone has read.
@@ -181,7 +189,6 @@ __global__ void __launch_bounds__(WalkPlan<dim, mode>::threads, 1)
   }
   if constexpr (mode == Mode::rows) return;
   store_state<dim>((inject ? job.states : job.transitions) + (block * layout.heads + h) * state_size, state);
-#endif
 }
 
 // S at the start of every segment: S <- Phi S + own. Rows of S^T are independent; a block takes 8 of them.
@@ -224,34 +231,53 @@ __global__ void scan_transitions(Layout layout, Delta job) {
     for (int r = 0; r < rows; ++r) store(job.final.data, state_index(r), job.final.type, own[r]);
 }
 
-template <typename T, int dim>
+template <int dim, MatrixUnits units>
+constexpr int widest = std::max({PreparePlan<dim, false>::bytes, WalkPlan<dim, Mode::states, units>::bytes,
+                                 WalkPlan<dim, Mode::rows, units>::bytes});
+
+template <typename T, int dim, MatrixUnits units>
 cudaError_t launch_dim(const Context& context, const Delta& job) {
+  // What sm_86, 89 and 120 give a block, and sm_80.
+  static_assert(units == MatrixUnits::wgmma || widest<dim, units> <= (dim == 64 ? 99 : 163) * 1024);
   const Layout& layout = context.layout;
   const int64_t segments = layout.segments * layout.heads,
                 heads = static_cast<int64_t>(layout.sequences) * layout.heads;
   using P = PreparePlan<dim, false>;
-  using S = WalkPlan<dim, Mode::states>;
-  using R = WalkPlan<dim, Mode::rows>;
+  using S = WalkPlan<dim, Mode::states, units>;
+  using R = WalkPlan<dim, Mode::rows, units>;
   Launches launches(context.stream);
   launches.run(prepare_chunks<T, dim, false>, segments * (layout.segment / chunk), 256, P::bytes, layout,
                job);
   if (job.final.data || layout.bounds || layout.per_sequence > 1)
-    launches.run(walk_chunks<T, dim, Mode::states>, 2 * segments, S::threads, S::bytes, layout, job);
+    launches.run(walk_chunks<T, dim, Mode::states, units>, 2 * segments, S::threads, S::bytes, layout, job);
   return launches.run(scan_transitions<dim>, heads * (dim / 8), dim, 0, layout, job)
-      .run(walk_chunks<T, dim, Mode::rows>, segments, R::threads, R::bytes, layout, job)
+      .run(walk_chunks<T, dim, Mode::rows, units>, segments, R::threads, R::bytes, layout, job)
       .error;
+}
+
+int delta_bytes(MatrixUnits units, Type type, int dim) {
+  int bytes = 0;
+  with_type_and_dim(type, dim, [&]<typename T, int d>() {
+    bytes = units == MatrixUnits::wgmma ? widest<d, MatrixUnits::wgmma> : widest<d, MatrixUnits::mma>;
+    return cudaSuccess;
+  });
+  return bytes;
 }
 
 }  // namespace
 
 bool delta_supports(const Context& context, const Delta& job, Type type) {
-  return context.hopper && built_for(type, job.dim) &&
+  if (context.units == MatrixUnits::none || !built_for(type, job.dim)) return false;
+  const auto bytes = job.levels > 0 ? delta_levels_bytes : delta_bytes;
+  return bytes(context.units, type, job.dim) <= context.shared_bytes &&
          take_whole_rows({&job.q, &job.k, &job.v, &job.o}, type);
 }
 
 cudaError_t launch_delta(const Context& context, const Delta& job) {
-  return with_type_and_dim(job.k.type, job.dim,
-                           [&]<typename T, int dim>() { return launch_dim<T, dim>(context, job); });
+  return with_type_and_dim(job.k.type, job.dim, [&]<typename T, int dim>() {
+    return context.units == MatrixUnits::wgmma ? launch_dim<T, dim, MatrixUnits::wgmma>(context, job)
+                                               : launch_dim<T, dim, MatrixUnits::mma>(context, job);
+  });
 }
 
 }  // namespace attest::cuda
