@@ -62,7 +62,10 @@ struct CertifiedWeights {
   Index levels = 0;                      // at least bit_length(tokens - 1) + 1
 };
 
-// Another machine for masked_linear: the same table by a scheme of its own, with its own proof and error.
+struct CertifiedDelta;
+struct CertifiedRows;
+
+// Another machine for masked sums and delta rules: the same by a scheme of its own, with its own proof and error.
 class CertifiedEngine {
  public:
   virtual ~CertifiedEngine() = default;
@@ -71,6 +74,8 @@ class CertifiedEngine {
   virtual bool masked_linear(const CertifiedOperand& q, const CertifiedOperand& k, const CertifiedOperand& v,
                              Index tokens, const CertifiedWeights& weights, Index first_row,
                              CertifiedTable& output) const = 0;
+  // certified_delta() in double-double without magnitudes, into rows whose vectors have their size.
+  virtual bool delta_rule(const CertifiedDelta&, CertifiedRows&) const { return false; }
 };
 
 struct CertifiedOptions {

@@ -23,6 +23,17 @@ struct Tile {
   Index stride;
 };
 
+// One token of a delta rule on the columns of one state, in place (certified_delta_step.hpp): plain doubles where low is
+// null, double-doubles otherwise.
+struct DeltaStep {
+  const double *q, *k;  // (key_dim)
+  const double* v;      // (columns); null: 0
+  double beta, gate_high, gate_low;
+  Index key_dim, columns;
+  double *high, *low;                // (key_dim, columns)
+  double *o_high, *o_low, *squares;  // (columns) q . s and the sum of the squares of s.high, after the step
+};
+
 struct CertifiedKernels {
   const char* name;
 
@@ -42,6 +53,10 @@ struct CertifiedKernels {
 
   // One row of weights in place: (high, low) *= (factor_high, factor_low).
   void (*advance)(double* high, double* low, Index count, double factor_high, double factor_low);
+
+  void (*delta_step)(const DeltaStep& step);
+  // (high, low) += (more_high, more_low), count a multiple of kTileAlign; low null as in DeltaStep.
+  void (*delta_add)(double* high, double* low, double* more_high, double* more_low, Index count);
 };
 
 // The kernels that this processor runs, fastest first; the last entry runs everywhere. Ends with nullptr.

@@ -11,6 +11,8 @@
 #pragma GCC target("avx2,fma")
 #endif
 
+#include "reference/forms/certified_delta_step.hpp"  // for this target
+
 namespace attest {
 namespace {
 
@@ -26,9 +28,10 @@ inline Pack absolute(Pack x) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);
 inline Pack multiply_add(Pack a, Pack b, Pack c) { return _mm256_fmadd_pd(a, b, c); }
 inline Pack product_minus(Pack a, Pack b, Pack h) { return _mm256_fmsub_pd(a, b, h); }
 
+#include "reference/forms/certified_delta_body.hpp"
 #include "reference/forms/certified_kernels_body.hpp"
 
-constexpr CertifiedKernels kTable{"avx2", multiply, normalise, weigh, advance};
+constexpr CertifiedKernels kTable{"avx2", multiply, normalise, weigh, advance, delta_step, delta_add};
 
 }  // namespace
 

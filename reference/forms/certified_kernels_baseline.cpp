@@ -1,6 +1,7 @@
 // The certified oracle's loops without FMA: the error of a product by Veltkamp's splitting (Dekker, 1971),
 // two lanes of plain C++ vectors. A factor above 2^996 overflows in the splitting and shows as a NaN: not
 // certified, never wrong.
+#include "reference/forms/certified_delta_step.hpp"
 #include "reference/forms/certified_kernels.hpp"
 
 namespace attest {
@@ -30,9 +31,10 @@ inline Pack product_minus(Pack a, Pack b, Pack h) {
   return (product - h) + error;
 }
 
+#include "reference/forms/certified_delta_body.hpp"
 #include "reference/forms/certified_kernels_body.hpp"
 
-constexpr CertifiedKernels kTable{"baseline", multiply, normalise, weigh, advance};
+constexpr CertifiedKernels kTable{"baseline", multiply, normalise, weigh, advance, delta_step, delta_add};
 
 }  // namespace
 
