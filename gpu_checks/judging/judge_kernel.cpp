@@ -87,20 +87,11 @@ Checked judge_once(const Kernel& kernel, const Operator& op, const Case& input, 
     truth = truth_of(kept, rows, oracle.problem.tokens);
     result.judgement = judge(got, truth.expected, model, kernel.contract, how);
   };
-  const auto start_of_truth = Clock::now();
-  std::optional<DoubleTruth> by_double;
-  if (!model.undecided) by_double = truth_in_double(op, problem, rows, oracle.threads());
-  if (by_double) {
-    result.oracle_method = "double, radius by the error model", result.oracle_bits = 53;
-    result.oracle_ns += since(start_of_truth);
-    truth = by_double->truth, judged_by = &by_double->values;
-    result.judgement = judge(got, truth.expected, model, kernel.contract, how);
-  }
-  if (!by_double || result.judgement.radius_over_bound > largest_radius_over_bound) {
-    judge_by(by_double ? &SharedOracle::sharp : &SharedOracle::quick);
-    if (result.judgement.radius_over_bound > largest_radius_over_bound && &oracle.sharp() != &oracle.quick())
-      judge_by(&SharedOracle::sharp);
-  }
+  const auto unresolved = [&] { return !(result.judgement.radius_over_bound <= largest_radius_over_bound); };
+  const bool sums_in_double = kernel.contract.accumulate == fp64;
+  if (oracle.has_rough() && !sums_in_double) judge_by(&SharedOracle::rough);
+  if (!judged_by || unresolved()) judge_by(&SharedOracle::quick);
+  if (unresolved() && &oracle.sharp() != &oracle.quick()) judge_by(&SharedOracle::sharp);
   result.bounded = !model.undecided;
   result.norm = relative_norm(got, truth.expected, rows);
   if (result.bounded)

@@ -17,10 +17,10 @@ void append(std::string& text, const void* data, std::size_t size) {
 // SHA-256 of all that the result depends on.
 std::string key_of(const Operator& op, const Problem& problem, const OracleRequest& request) {
   const auto [first, last] = request.rows.value_or(std::pair<Index, Index>(-1, -1));
-  std::string text =
-      fmt::format("{}/{}/{}/{} {} {} {} {} {} {} {}/", op.declaration().name, op.declaration().variant,
-                  to_text(problem.options), request.exact, request.bits.value_or(0), request.relative_bits,
-                  first, last, request.double_double, request.magnitude, problem.wants_states);
+  std::string text = fmt::format(
+      "{}/{}/{}/{} {} {} {} {} {} {} {}/", op.declaration().name, op.declaration().variant,
+      to_text(problem.options), request.exact, request.bits.value_or(0), request.relative_bits, first, last,
+      request.double_double, request.in_double, request.magnitude, problem.wants_states);
   if (request.how)
     text += fmt::format("{} {} {}/", form_name(request.how->form), request.how->chunk, request.how->algebra);
   const Index sizes[] = {problem.batch,   problem.tokens,    problem.heads,

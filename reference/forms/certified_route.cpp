@@ -71,6 +71,10 @@ void use_certified_engine(const CertifiedEngine* engine, Index least_tokens) {
   engine_in_use = engine, engine_tokens = least_tokens;
 }
 
+const CertifiedEngine* certified_engine_for(Index tokens) {
+  return tokens >= engine_tokens ? engine_in_use : nullptr;
+}
+
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
                                             const Slot& slot, int threads) {
   const Sum sum = sum_of(declaration);
@@ -105,7 +109,7 @@ std::optional<CertifiedRows> certified_rows(const Declaration& declaration, cons
   if (declaration.decay) input.weights.decay = decay_of(problem, slot);
   CertifiedOptions options;
   options.threads = threads;
-  if (input.tokens >= engine_tokens) options.engine = engine_in_use;
+  options.engine = certified_engine_for(input.tokens);
   CertifiedRows rows = sum(input, options);
   rows.by_engine = options.engine != nullptr;
   if (!is_close(rows)) return std::nullopt;

@@ -13,8 +13,10 @@ namespace attest {
 std::optional<CertifiedRows> certified_rows(const Declaration& declaration, const Problem& problem,
                                             const Slot& slot, int threads = 1);
 
-// The engine that certified_rows() tries first on problems of at least `least_tokens` tokens; null: none. For the whole
+// The engine that certified_rows() and certified_delta_rows() try first on problems of at least `least_tokens` tokens; null: none. For the whole
 // process, set once before work starts; it must outlive it.
 void use_certified_engine(const CertifiedEngine* engine, Index least_tokens = 0);
+// It, or null where there is none or the problem is too short for it.
+const CertifiedEngine* certified_engine_for(Index tokens);
 
 }  // namespace attest

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "reference/forms/certified_delta_route.hpp"
 #include "reference/forms/certified_route.hpp"
 #include "reference/forms/certify.hpp"
 
@@ -55,9 +56,8 @@ std::vector<T> kept_rows(const std::vector<T>& data, const std::vector<Index>& s
   return kept;
 }
 
-constexpr int double_double_bits = -1,
-              engine_bits = -2;  // stand for that method among the precisions of the slots
-constexpr Index engine_checked_rows = 32;
+// Stand for that method among the precisions of the slots.
+constexpr int double_double_bits = -1, engine_bits = -2, double_bits = -3;
 
 Interval interval_around(double high, double low, double radius) {
   Interval around;
@@ -97,21 +97,25 @@ class Oracle {
     });
     result_.bits = list.empty() && !request_.exact ? request_.bits.value_or(first_bits) : 0;
     for (int used : bits) result_.bits = std::max(result_.bits, used);
-    const bool by_engine = std::ranges::find(bits, engine_bits) != bits.end();
-    std::ranges::replace(bits, engine_bits, double_double_bits);
-    const bool certified = std::ranges::find(bits, double_double_bits) != bits.end();
-    result_.method = request_.exact ? "exact"
-                     : !certified   ? ""
-                     : by_engine    ? "double-double on the GPU"
-                                    : "double-double";
-    if (result_.bits > 0) result_.method += fmt::format("{}mpfi-{}", certified ? " and " : "", result_.bits);
-    if (certified) result_.bits = std::max(result_.bits, 106);
+    name_method(bits);
     if (declaration_.level_scales && !request_.rows) result_.final_position = final_positions(problem_);
     if (request_.rows) keep_rows(result_.tensors.at("o"));
     return std::move(result_);
   }
 
  private:
+  void name_method(const std::vector<int>& bits) {
+    const auto some = [&](int method) { return std::ranges::find(bits, method) != bits.end(); };
+    const std::string intervals = result_.bits > 0 ? fmt::format("mpfi-{}", result_.bits) : "";
+    std::string& method = result_.method;
+    if (some(double_bits)) method = "double", result_.bits = std::max(result_.bits, 53);
+    if (some(double_double_bits)) method = "double-double";
+    if (some(engine_bits)) method = "double-double on the GPU";
+    if (some(double_double_bits) || some(engine_bits)) result_.bits = std::max(result_.bits, 106);
+    if (!intervals.empty()) method += method.empty() ? intervals : " and " + intervals;
+    if (request_.exact) method = "exact";
+  }
+
   // The precision used; what it stores belongs to this slot alone.
   int evaluate_slot(const Slot& slot) {
     std::vector<double> denominators;
@@ -149,16 +153,43 @@ class Oracle {
   }
   // The method, 0 when there is none for this problem.
   int solve_certified(const Slot& slot) {
+    if (declaration_.beta) return solve_delta(slot);
     const std::optional<CertifiedRows> rows = certified_rows(declaration_, problem_, slot, threads_each_);
     if (!rows) return 0;
     const PrecisionScope precision(first_bits);
-    if (rows->by_engine) check_engine(slot, *rows);
+    if (rows->by_engine)
+      check_rows(*rows, slot, first_rows_by_intervals(slot, 32), "the GPU's oracle",
+                 "nothing can be judged with this device");
     if (problem_.options.normalize)
       store_quotients(slot, *rows);
     else
       store_rows(slot, *rows);
     if (disturbed_) mark_reached(slot);
     return rows->by_engine ? engine_bits : double_double_bits;
+  }
+  // The first rows come from intervals, which are exact where a product of norms is not: at a sum without terms.
+  int solve_delta(const Slot& slot) {
+    DeltaOptions options;
+    options.precision = request_.in_double ? DeltaPrecision::plain : DeltaPrecision::pair;
+    options.magnitude = request_.magnitude, options.threads = threads_each_;
+    options.engine = certified_engine_for(slot.last - slot.first);
+    std::optional<CertifiedRows> rows = certified_delta_rows(declaration_, problem_, slot, options);
+    if (!rows) return 0;
+    const PrecisionScope scope(first_bits);
+    const Index count =
+        std::max<Index>(32, (Index{1} << 17) / std::max<Index>(1, problem_.key_dim * problem_.value_dim));
+    const Matrix<Interval> first = first_rows_by_intervals(slot, count);
+    check_rows(*rows, slot, first, "the recurrence", "no value of it can be believed");
+    for (Index i = 0; i < first.size(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const Enclosure value = enclosure_of(first.data()[i]);
+      if (value.radius < rows->radius[at])
+        rows->high[at] = value.high, rows->low[at] = value.low, rows->radius[at] = value.radius;
+    }
+    if (!request_.in_double && !is_close(*rows, request_.magnitude)) return 0;
+    store_rows(slot, *rows);
+    if (disturbed_) mark_reached(slot);
+    return rows->by_engine ? engine_bits : request_.in_double ? double_bits : double_double_bits;
   }
   // As they are: high is the double next to high + low.
   void store_rows(const Slot& slot, const CertifiedRows& rows) {
@@ -185,21 +216,23 @@ class Oracle {
     take<Interval>(slot, std::move(solution), denominators);
     if (request_.magnitude) store_terms(slot, {std::move(terms), {}}, denominators);
   }
-  // Another machine is believed after its first rows agree with interval arithmetic.
-  void check_engine(const Slot& slot, const CertifiedRows& rows) const {
+  Matrix<Interval> first_rows_by_intervals(const Slot& slot, Index count) const {
     Slot head = slot;
-    head.last = std::min(slot.last, slot.first + engine_checked_rows);
-    const Matrix<Interval> o = static_cast<const Evaluator<Interval>&>(op_)
-                                   .evaluate(head_of<Interval>(problem_, declaration_, head), result_.how)
-                                   .o;
+    head.last = std::min(slot.last, slot.first + count);
+    return static_cast<const Evaluator<Interval>&>(op_)
+        .evaluate(head_of<Interval>(problem_, declaration_, head), result_.how)
+        .o;
+  }
+  // Certified rows are believed after the first of them agree with interval arithmetic.
+  void check_rows(const CertifiedRows& rows, const Slot& slot, const Matrix<Interval>& o,
+                  std::string_view whose, std::string_view so) const {
     for (Index i = 0; i < o.size(); ++i) {
       const auto at = static_cast<std::size_t>(i);
       const Interval apart = o.data()[i] - interval_around(rows.high[at], rows.low[at], rows.radius[at]);
       if (!contains(apart, 0))
-        throw std::runtime_error(fmt::format(
-            "the GPU's oracle and interval arithmetic contradict each other at token {} of head {} "
-            "of {}: nothing can be judged with this device",
-            slot.first + i / o.cols(), slot.head, declaration_.name));
+        throw std::runtime_error(
+            fmt::format("{} and interval arithmetic contradict each other at token {} of head {} of {}: {}",
+                        whose, slot.first + i / o.cols(), slot.head, declaration_.name, so));
     }
   }
   template <class S>

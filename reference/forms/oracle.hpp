@@ -1,6 +1,8 @@
 // The oracle: an operator on a whole problem with a certified radius for every entry.
 //   exact     rational arithmetic; the value is the fraction itself
-//   double-double  certified sums (certified.hpp), on request, for what they cover; the rest as below
+//   double-double  certified sums (certified.hpp, certified_delta.hpp), on request, for what they cover; the rest as below
+//   double    the delta rules' recurrence in double, on request, with the radius it has; in both, the first rows of a delta
+//             rule are compared with intervals and come from them
 //   mpfi-N    enclosing intervals at N bits; adaptive precision doubles N, per head, until value + low lies within
 //             2^-100 of the value or below 2^-1000, up to 4096 bits (then the radius says what is known)
 // |exact - (value + low)| <= radius. Magnitude M: the sum of the absolute values of the terms of the direct form, in
@@ -31,6 +33,7 @@ struct OracleRequest {
   bool double_double =
       false;  // takes radii up to 2^-60 of the magnitude, where the certified sums reach (then rows
               // must be given, as they hand over no state): hundreds of times faster
+  bool in_double = false;  // with double_double, delta rules alone: in double, any radius
   bool magnitude = true;
   int threads = 0;  // over heads; 0: as many as the machine has
 };
@@ -45,7 +48,7 @@ struct OracleTensor {
 struct OracleResult {
   std::map<std::string, OracleTensor> tensors;  // o, final_state.X; of a gradient dq, dk, ...
   std::vector<Index> final_position;            // log-linear operators, with the final states
-  std::string method;                           // "exact", "mpfi-192", "double-double" or both
+  std::string method;                           // "exact", "mpfi-192", "double-double", "double" or both
   int bits = 0;                                 // the largest precision used, 0 for exact
   Evaluation how;
 };

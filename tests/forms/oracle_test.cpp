@@ -111,8 +111,9 @@ TEST_P(OracleOf, HasAMagnitudeOfAtLeastTheValue) {
 }
 
 TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
-  const std::set<std::string> covered{"linear", "retention", "mamba2", "log_linear", "log_linear_mamba2",
-                                      "hla2",   "ahla",      "hla3"};
+  const std::set<std::string> covered{
+      "linear", "retention", "mamba2", "log_linear",  "log_linear_mamba2",     "hla2",
+      "ahla",   "hla3",      "delta",  "gated_delta", "log_linear_gated_delta"};
   const bool expected = covered.contains(declaration().name) && declaration().variant != "printed";
   for (const bool normalize : {false, true}) {
     Options options = sample_options(declaration(), normalize);

@@ -80,20 +80,21 @@ TEST(JudgedRows, PassSaysHowManyAndAnErrorInOneOfThemFails) {
   EXPECT_THAT(lost.reason, HasSubstr("not finite"));
 }
 
-TEST(JudgedRows, LongDeltaRulesAreJudgedByDoublesWithARadius) {
+TEST(JudgedRows, LongDeltaRulesAreJudgedByTheRecurrenceInDouble) {
   for (const char* name : {"gated_delta", "log_linear_gated_delta"}) {
     const std::string line = std::string(name) + " T=1100 d=4 dv=3 seed=5";
     const std::string kernel = "cpu." + std::string(name) + ".chunk64.fp32";
     const Checked right = judged(kernel.c_str(), line);
     EXPECT_EQ(right.verdict, Verdict::pass) << right.reason;
-    EXPECT_THAT(right.oracle_method, HasSubstr("double, radius"));
+    EXPECT_EQ(right.oracle_method, "double");
     EXPECT_LT(right.judgement.radius_over_bound, 0x1p-20);
     const Checked wrong = judged(kernel.c_str(), line, [](std::vector<double>& o) { o[3001] *= 1.01; });
     EXPECT_EQ(wrong.verdict, Verdict::fail);
   }
-  // A kernel in double is beyond the radius: intervals decide.
+  // A kernel in double is beyond that radius.
   const Checked sharp = judged("cpu.gated_delta.chunk64.fp64", "gated_delta T=1100 d=4 dv=3 seed=5");
-  EXPECT_THAT(sharp.oracle_method, HasSubstr("mpfi")) << sharp.reason;
+  EXPECT_EQ(sharp.oracle_method, "double-double") << sharp.reason;
+  EXPECT_LT(sharp.judgement.radius_over_bound, 0x1p-10);
 }
 
 }  // namespace
