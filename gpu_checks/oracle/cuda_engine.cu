@@ -4,6 +4,8 @@
 #include <atomic>
 #include <vector>
 
+#include "gpu_checks/oracle/delta_rule.hpp"
+#include "gpu_checks/oracle/device_array.cuh"
 #include "gpu_checks/oracle/gpu_oracle.hpp"
 #include "gpu_checks/oracle/masked_linear.cuh"
 #include "reference/forms/certified_error.hpp"
@@ -12,38 +14,10 @@
 namespace attest {
 namespace {
 
+using gpu_oracle::DeviceArray;
 using gpu_oracle::kSlice;
 using gpu_oracle::kTokens;
 using gpu_oracle::Pair;
-
-// Device memory; null when there was none left.
-template <class T>
-class DeviceArray {
- public:
-  explicit DeviceArray(std::size_t count) {
-    if (count > 0 && cudaMalloc(&data_, count * sizeof(T)) != cudaSuccess) data_ = nullptr, failed_ = true;
-    size_ = count;
-  }
-  DeviceArray(const T* source, std::size_t count) : DeviceArray(count) {
-    if (!failed_ && count > 0)
-      failed_ = cudaMemcpyAsync(data_, source, count * sizeof(T), cudaMemcpyHostToDevice,
-                                cudaStreamPerThread) != cudaSuccess;
-  }
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-  bool read(T* target) const {
-    return cudaMemcpyAsync(target, data_, size_ * sizeof(T), cudaMemcpyDeviceToHost, cudaStreamPerThread) ==
-           cudaSuccess;
-  }
-  T* data() const { return data_; }
-  bool failed() const { return failed_; }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_ = 0;
-  bool failed_ = false;
-};
 
 struct DeviceTable {
   DeviceTable(const CertifiedOperand& from, Index tokens)
@@ -147,6 +121,9 @@ class CudaEngine : public CertifiedEngine {
     output.error = product_error(
         weighted, v.error, sum_error(kSlice, (last_row + kSlice - 1) / kSlice + last_row / kTokens + 2));
     return true;
+  }
+  bool delta_rule(const CertifiedDelta& input, CertifiedRows& rows) const override {
+    return use_a_device() && gpu_oracle::delta_rule(input, rows) ? true : forget();
   }
 
  private:
