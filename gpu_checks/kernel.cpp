@@ -41,7 +41,8 @@ struct Limit {
       if (first <= part.most) above = std::min(above, first);
       largest = std::max(largest, std::floor(part.most));
     }
-    return static_cast<Index>(std::min(std::isfinite(above) ? above : largest, power_of_two(53)));
+    const double most = power_of_two(53);
+    return static_cast<Index>(std::clamp(std::isfinite(above) ? above : largest, -most, most));
   }
 };
 

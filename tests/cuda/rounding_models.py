@@ -4,7 +4,7 @@
 
 values_faded, keys_faded   mamba2 in fp16, chunks of 64, w = e^(G_last - G): S <- e^G_last S + k^T fp16(w v), or fp16(w k)^T v
 delta.values_faded, delta.keys_faded   the same of gated_delta
-products_truncated, products_rounded   retention in fp32: operands of products cut to tf32's 11 bits, or rounded to the nearest
+products_truncated, products_rounded   retention in fp32 (and .fp16, of fp16 tensors): operands of products cut to tf32's 11 bits, or rounded to the nearest
 reports/baseline/third_party_h200.md says what each of them shows.
 """
 import os
@@ -76,7 +76,7 @@ def rounded(x):
 
 def retention(q, k, v, scale, decay, operand):
     product = lambda a, b: np.float32(operand(a).astype(np.float64) @ operand(b).astype(np.float64))
-    o = np.zeros(v.shape, np.float32)
+    o = np.zeros(v.shape, v.dtype)
     slopes = np.float32(-np.log(np.broadcast_to(np.float64(decay), v.shape[2])))
     place = np.arange(CHUNK, dtype=np.float32)[:, None]
     for (b, h), (Q, K, V) in heads_of([np.float32(scale) * q, k, v]):
@@ -109,18 +109,19 @@ def announce_delta(name, fade_values):
            contract="input=fp16 product=fp16 accumulate=fp32 intermediate=fp16 gate_sum=fp32/chunk exp=106ulp output=fp16")(run)
 
 
-def announce_retention(name, operand):
+def announce_retention(name, operand, type, product):
     def run(q, k, v, scale=1.0, decay=1.0):
         return retention(q, k, v, scale, decay, operand)
 
     kernel(op="retention", form="chunk c=64", limits="d=32,64,128 dv=32..128 t=1..65536", name=name,
-           contract="input=fp32 product=tf32 accumulate=fp32 intermediate=fp32 exp=106ulp output=fp32")(run)
+           contract=f"input={type} product={product} accumulate=fp32 intermediate={type} exp=106ulp output={type}")(run)
 
 
 announce_gated("values_faded", True)
 announce_gated("keys_faded", False)
 announce_delta("delta.values_faded", True)
 announce_delta("delta.keys_faded", False)
-announce_retention("products_truncated", cut)
-announce_retention("products_rounded", rounded)
+for suffix, type, product in (("", "fp32", "tf32"), (".fp16", "fp16", "fp16")):
+    announce_retention("products_truncated" + suffix, cut, type, product)
+    announce_retention("products_rounded" + suffix, rounded, type, product)
 serve()
