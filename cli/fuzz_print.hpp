@@ -1,0 +1,25 @@
+// What attest fuzz says on the terminal: a line that changes while it hunts, then the report of every kernel.
+#pragma once
+#include <string>
+
+#include "fuzz/hunt.hpp"
+
+namespace attest {
+
+void print_report(const Subject& subject, const HuntReport& report, Objective objective);
+
+// On standard error, gone again at the end.
+class Live {
+ public:
+  Live(std::string kernel, bool shown) : kernel_(std::move(kernel)), shown_(shown) {}
+  ~Live();
+  Live(const Live&) = delete;
+  Live& operator=(const Live&) = delete;
+  void show(const HuntProgress& progress) const;
+
+ private:
+  std::string kernel_;
+  bool shown_;
+};
+
+}  // namespace attest
