@@ -30,13 +30,6 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
   return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late};
 }
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
-
 struct Elite {
   FuzzInput input;
   double score = 0;
@@ -149,15 +142,8 @@ class Hunt {
     for (const std::uint64_t pair : best_pairs) ++seen_[pair];
     return best;
   }
-  // Every two traits as one number: of all the work that only one process can do, this is the most.
   std::vector<std::uint64_t> pairs_of(const FuzzInput& input) const {
-    const std::vector<std::string> traits = traits_of(context_, input);
-    std::vector<std::uint64_t> sums, pairs;
-    for (const std::string& trait : traits)
-      sums.push_back(mixed(std::hash<std::string>()(trait) + sums.size()));
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      for (std::size_t j = i; j < sums.size(); ++j) pairs.push_back(mixed(sums[i] + mixed(sums[j])));
-    return pairs;
+    return attest::pairs_of(traits_of(context_, input));
   }
 
   // What the journal does not know, by the crew; nothing after the first reply that is not done counts.

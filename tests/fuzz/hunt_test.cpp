@@ -192,5 +192,14 @@ TEST(Features, TellInputsApartByTheirPlaceInTheGrid) {
   EXPECT_NE(base, cell("T=17 d=3 dv=2 H=1 B=1 recipe=range gates=published seed=1"));
 }
 
+// Pairs that share a number are counted as one, and a seed then draws other inputs. The numbers: SplitMix64 in Python.
+TEST(Features, TraitsHaveTheSameNumbersOnEveryMachine) {
+  const std::vector<std::uint64_t> pairs = pairs_of({"lattice", "nC+1", ""});
+  EXPECT_EQ(pairs,
+            (std::vector<std::uint64_t>{0x5bdb5a9479543881u, 0x285d03ece5ff3a2au, 0x3a33aee98c45e84eu,
+                                        0x5601d0a315577752u, 0x222dbe3748c2c7b2u, 0xa246c87583c7cd1au}));
+  EXPECT_NE(pairs_of({"nC+1", "lattice", ""}), pairs) << "a word in another place is another trait";
+}
+
 }  // namespace
 }  // namespace attest
