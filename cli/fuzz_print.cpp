@@ -74,6 +74,10 @@ void print_report(const Subject& subject, const HuntReport& r, Objective objecti
       100.0 * static_cast<double>(r.decided) / static_cast<double>(std::max<Index>(1, r.cases + r.replayed)),
       r.cells, r.best, failed > 0 ? " of what passed" : "", r.stopped ? "  (interrupted)" : "");
   print_undecided(r);
+  if (r.unanswered > 0)
+    std::cout << fmt::format(
+        "  not answered before the end: {} (a call may take --time-limit seconds){}\n", r.unanswered,
+        r.not_replayed > 0 ? fmt::format(", and {} of the corpus were not asked", r.not_replayed) : "");
   for (const Finding& finding : r.findings) print_finding(subject, finding);
   if (objective == Objective::error && r.best_input)
     std::cout << fmt::format("  largest error/bound {:.4g}, {}:\n{}", r.best,

@@ -18,7 +18,6 @@
 #include "cli/options.hpp"
 #include "cli/ranks.hpp"
 #include "cli/version.hpp"
-#include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "reference/cases/random.hpp"
 #include "reference/tensor/atomic_file.hpp"
@@ -29,6 +28,8 @@
 namespace attest {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // Interrupted once, the hunt ends with its report; interrupted again, the program ends.
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -36,7 +37,6 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void interrupt(int) { interrupted = true; }
 
 void stop_on_signals() {
-  give_up_answers_when([] { return interrupted.load(); });
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {  // mpirun hands USR1 on and waits
     struct sigaction action {};
     action.sa_handler = interrupt;
@@ -69,7 +69,7 @@ void remember(const std::string& folder, Objective objective, HuntReport& report
 int exit_of(const std::vector<HuntReport>& reports) {
   Index failed = 0, decided = 0, cases = 0;
   for (const HuntReport& r : reports)
-    failed += static_cast<Index>(r.findings.size()), decided += r.decided, cases += r.cases + r.replayed;
+    failed += std::ssize(r.findings), decided += r.decided, cases += r.cases + r.replayed + r.unanswered;
   return failed > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
 }
 
@@ -200,27 +200,35 @@ class FuzzRun {
     return (arguments_.cases - shard.index + shard.of) / shard.of;
   }
 
-  // "KERNEL-NUMBER TASK", and the reply; empty: not done.
-  std::string work(const std::string& message) const {
-    const std::size_t space = message.find(' ');
-    const Subject& subject = subjects_.at(std::stoull(message.substr(0, space)));
-    HowToDo how{options_.seed, options_.most_shrinking, false, options_.stop, {}};
-    // A rank does not know when the hunt of this kernel began: it shrinks no longer than that may last.
-    if (options_.seconds)
-      how.late = [begun = std::chrono::steady_clock::now(), most = *options_.seconds] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() >= most;
-      };
-    const HuntReply reply = do_noted(journal_.get(), subject, parse_task(message.substr(space + 1)), how);
-    return reply.done ? to_line(reply) : "";
+  // "KERNEL-NUMBER SECONDS-LEFT TASK" (seconds "-": no time), and the reply; empty: not begun, or done in vain.
+  std::string work(const std::string& message) {
+    const std::size_t one = message.find(' '), two = message.find(' ', one + 1);
+    const std::size_t kernel = std::stoull(message.substr(0, one));
+    HowToDo how{options_.seed, options_.most_shrinking, false, options_.stop, {}, options_.seconds};
+    if (const std::string left = message.substr(one + 1, two - one - 1); left != "-")
+      how.late = [end = end_of_hunt(kernel, std::stod(left))] { return Clock::now() >= end; };
+    const HuntReply reply =
+        do_noted(journal_.get(), subjects_.at(kernel), parse_task(message.substr(two + 1)), how);
+    return reply.done || reply.cut ? to_line(reply) : "";
   }
-  int serve() const {
+  // A message may have waited here for long: of all that came of a kernel, the one that says the earliest was read soonest.
+  Clock::time_point end_of_hunt(std::size_t kernel, double left) {
+    const auto end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(left));
+    const auto at = ends_.emplace(kernel, end).first;
+    return at->second = std::min(at->second, end);
+  }
+  int serve() {
     ranks_.serve([&](const std::string& message) { return work(message); });
     return exit_passed;
   }
-  Crew crew_for(std::size_t kernel) const {
-    return [this, kernel](const std::vector<HuntTask>& tasks, const std::function<bool()>& over) {
+  Crew crew_for(std::size_t kernel) {
+    return [this, kernel](const std::vector<HuntTask>& tasks, std::optional<double> seconds,
+                          const std::function<bool()>& over) {
+      const std::string left = seconds ? fmt::format("{:.6f}", *seconds) : "-";
       std::vector<std::string> messages;
-      for (const HuntTask& task : tasks) messages.push_back(fmt::format("{} {}", kernel, to_line(task)));
+      for (const HuntTask& task : tasks)
+        messages.push_back(fmt::format("{} {} {}", kernel, left, to_line(task)));
       std::vector<HuntReply> replies;
       for (const std::string& reply : ranks_.hand_out(
                messages, [this](const std::string& message) { return work(message); }, over))
@@ -330,6 +338,7 @@ class FuzzRun {
   std::vector<std::unique_ptr<AtomicFile>> results_;
   std::unique_ptr<AtomicFile> page_;
   HuntOptions options_;
+  std::map<std::size_t, Clock::time_point> ends_;  // of the hunt of a kernel, as this process knows it
   std::vector<HuntReport> reports_;
   std::vector<std::string> added_;
   std::map<std::string, std::string> not_run_;

@@ -27,7 +27,7 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
     late = [start, most = *options.seconds] {
       return std::chrono::duration<double>(Clock::now() - start).count() >= most;
     };
-  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late};
+  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late, options.seconds};
 }
 
 struct Elite {
@@ -72,6 +72,9 @@ class Hunt {
     if (!std::ranges::all_of(report_.findings, wide)) std::erase_if(report_.findings, wide);
   }
 
+  std::optional<double> seconds_left() const {
+    return options_.seconds ? std::optional(std::max(0.0, *options_.seconds - elapsed())) : std::nullopt;
+  }
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool over() const {
     if (options_.stop && options_.stop()) return true;
@@ -86,8 +89,8 @@ class Hunt {
     for (const CorpusCase& one : corpus)
       if (one.input.shape.op == subject_.kernel.op && one.input.shape.variant == subject_.kernel.variant)
         inputs.push_back(one.input), files_.push_back(one.file);
-    report_.replayed = static_cast<Index>(inputs.size());
     ask_all(inputs, true);
+    report_.not_replayed = std::ssize(inputs) - report_.replayed;
   }
 
   FuzzInput next_input() {
@@ -162,7 +165,8 @@ class Hunt {
                             [&](std::size_t i) { return tasks[i].input.question == Question::width; });
     std::vector<HuntTask> open;
     for (const std::size_t i : places) open.push_back(tasks[i]);
-    std::vector<HuntReply> fresh = options_.crew ? options_.crew(open, enough) : by_threads(open, enough);
+    std::vector<HuntReply> fresh =
+        options_.crew ? options_.crew(open, seconds_left(), enough) : by_threads(open, enough);
     for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
     return replies;
   }
@@ -181,7 +185,9 @@ class Hunt {
         one(i);
     return replies;
   }
-  bool ends_with(const HuntReply& reply) const { return options_.until_first_failure && reply.failed(); }
+  bool ends_with(const HuntReply& reply) const {
+    return reply.cut || (options_.until_first_failure && reply.failed());
+  }
 
   void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {
     std::vector<HuntTask> tasks;
@@ -194,10 +200,11 @@ class Hunt {
     });
     std::size_t asked = 0;
     while (asked < replies.size() && replies[asked].done) ++asked;
+    report_.unanswered += std::ranges::count_if(replies, [](const HuntReply& reply) { return reply.cut; });
     const std::map<std::size_t, HuntReply> settled = settle_all(tasks, replies, asked, stop);
     for (std::size_t i = 0; i < asked; ++i) {
       if (!from_corpus && options_.until_first_failure && report_.first_failure) return;
-      if (!from_corpus) ++report_.cases;
+      ++(from_corpus ? report_.replayed : report_.cases);
       const auto close = settled.find(i);
       learn(inputs[i], replies[i], close == settled.end() ? nullptr : &close->second,
             from_corpus ? files_[i] : "");

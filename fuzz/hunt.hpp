@@ -65,6 +65,9 @@ struct HuntReport {
   std::string kernel, op;
   std::uint64_t seed = 0;
   Index cases = 0, decided = 0, replayed = 0;
+  Index unanswered =
+      0;  // begun, and cut by the end of the hunt: neither passed nor failed, and among no other count
+  Index not_replayed = 0;  // of the corpus, after one that was cut
   double seconds = 0;
   std::size_t cells = 0;
   std::map<std::string, double> grid;  // cell (features.hpp) -> largest error/bound

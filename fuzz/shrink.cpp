@@ -100,7 +100,7 @@ class Shrinker {
   bool accept(FuzzInput candidate) {
     if (over()) return false;
     ++asked_;
-    if (!fails_(candidate) || (stop_ && stop_())) return false;
+    if (!fails_(candidate)) return false;
     best_ = std::move(candidate), changed_ = true;
     return true;
   }

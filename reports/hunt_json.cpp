@@ -88,6 +88,7 @@ Json to_json(const HuntReport& r) {
             {"decided", r.decided},     {"seconds", r.seconds},    {"cells", r.cells},
             {"grid", r.grid},           {"largest_ratio", r.best}, {"checks", checks},
             {"undecided", r.undecided}, {"findings", findings},    {"interrupted", r.stopped}};
+  if (r.unanswered > 0) json["unanswered"] = r.unanswered, json["not_replayed"] = r.not_replayed;
   if (r.first_failure) json["first_failure"] = *r.first_failure;
   if (r.best_input) json["worst_input"] = to_text({*r.best_input, {}, {}, {}});
   return json;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fuzz/features.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -63,6 +64,56 @@ TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_FALSE(report.findings.back().shrinking_finished);
+}
+
+DoorOptions hostile_process(const std::string& how) {
+  set_worker_program(std::getenv("ATTEST_PROGRAM"));
+  DoorOptions doors;
+  doors.processes = {"python3 tests/adapters/plugins/hostile.py " + how};
+  return doors;
+}
+// With kernels of the door alone.
+HuntReport hunt_process(const std::string& how, double time_limit, const HuntOptions& options,
+                        const std::vector<CorpusCase>& corpus = {}) {
+  DoorOptions doors = hostile_process(how);
+  doors.seconds = time_limit;
+  const auto fresh = [doors] { return open_doors(doors).at(0); };
+  return hunt({fresh(), fresh, false, true}, corpus, options);
+}
+
+// It is neither a pass nor a failure: nobody knows what it would have answered.
+TEST(Hunt, AnAnswerThatIsNotThereAtTheEndIsCountedAsNotAnswered) {
+  HuntOptions options;
+  options.seconds = 1.5, options.seed = 1;
+  const HuntReport cut = hunt_process("is_silent", 60, options);
+  EXPECT_LT(cut.seconds, 10);
+  EXPECT_EQ(cut.unanswered, 1);
+  EXPECT_EQ(cut.cases, 0);
+  EXPECT_TRUE(cut.findings.empty());
+  // Within its time a kernel that hangs fails.
+  options.seconds = 6;
+  const HuntReport hangs = hunt_process("is_silent", 1, options);
+  ASSERT_EQ(hangs.findings.size(), 1u);
+  EXPECT_THAT(hangs.findings[0].reason, testing::HasSubstr("did not answer within 1 s"));
+  EXPECT_GT(hangs.cases, 0);
+}
+
+TEST(Hunt, OfTheCorpusWhatFollowsAnAnswerThatIsNotThereAtTheEndIsNotAsked) {
+  FuzzInput small;
+  small.shape = parse_case("linear variant=masked T=2 d=1 dv=1 H=1 B=1 seed=1");
+  const std::vector<CorpusCase> corpus(5, CorpusCase{small, "", "", "small.case"});
+  HuntOptions options;
+  options.seconds = 1;
+  const HuntReport cut = hunt_process("is_silent", 60, options, corpus);
+  EXPECT_EQ(cut.unanswered, 1);
+  EXPECT_EQ(cut.replayed, 0);
+  EXPECT_EQ(cut.not_replayed, 5);
+  EXPECT_LT(cut.seconds, 10);
+  // What answers is asked whole, even when it takes longer than the hunt: here 0.3 s each.
+  const HuntReport whole = hunt_process("slow_correct", 60, options, corpus);
+  EXPECT_GT(whole.seconds, 1.2);
+  EXPECT_EQ(whole.replayed, 5);
+  EXPECT_EQ(whole.not_replayed + whole.unanswered, 0);
 }
 
 TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
