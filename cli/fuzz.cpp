@@ -32,11 +32,10 @@ Objective parse_objective(const std::string& text) {
 
 int run_fuzz(const FuzzArguments& arguments, const DoorOptions& doors) {
   if (!arguments.minimise) return run_hunt(arguments, doors);
-  const std::pair<bool, const char*> meaningless[] = {{!arguments.json.empty(), "--json"},
-                                                      {!arguments.output.empty(), "--output"},
-                                                      {arguments.resume, "--resume"},
-                                                      {arguments.seconds.has_value(), "--time"},
-                                                      {arguments.cases > 0, "--cases"}};
+  const std::pair<bool, const char*> meaningless[] = {
+      {!arguments.json.empty(), "--json"},       {!arguments.junit.empty(), "--junit"},
+      {!arguments.output.empty(), "--output"},   {arguments.resume, "--resume"},
+      {arguments.seconds.has_value(), "--time"}, {arguments.cases > 0, "--cases"}};
   for (const auto& [given, option] : meaningless)
     if (given) throw BadInput(fmt::format("--minimise: no hunt, expected no {} beside it", option));
   if (launched_by_mpirun()) throw BadInput("--minimise: the work of one process, expected no mpirun");
@@ -89,6 +88,9 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       "default all mutants) needs");
   add_seed(command, arguments->seed, "of the hunt; drawn and printed when not given");
   add_path(command, "--json", arguments->json, "also write statistics and findings to this file");
+  add_path(command, "--junit", arguments->junit,
+           "also write JUnit XML to this file: a test case a kernel, the causes and their replay lines as "
+           "its failure");
   add_path(
       command, "--output", arguments->output,
       "folder of the run: a journal of every rank while it lasts, fuzz.json and index.html, the page, at its "

@@ -12,7 +12,7 @@
 namespace attest {
 
 struct FuzzArguments {
-  std::string kernel, op, corpus, json, output;
+  std::string kernel, op, corpus, json, junit, output;
   Objective objective = Objective::fail;
   std::optional<double> seconds;
   Index cases = 0, batch = 16;

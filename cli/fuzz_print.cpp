@@ -31,13 +31,7 @@ std::string size_words(const FuzzInput& input) {
                      input.zeros ? fmt::format(", {} values other than 0", input.edits.size()) : "");
 }
 
-std::string replay_words(const Subject& subject, const std::string& file) {
-  return fmt::format("{} replay {}--kernel {} {}", invoked_program(),
-                     subject.kernel.source.empty() ? "" : subject.kernel.source + ' ', subject.kernel.name,
-                     shell_word(file));
-}
-
-void print_finding(const Subject& subject, const Finding& finding) {
+void print_finding(const Finding& finding) {
   std::cout << fmt::format("  {}\n    {}\n    first:  {}, check {}, {}\n    shrunk: {}, in {} questions{}\n",
                            finding.cause, finding.reason, size_words(finding.first),
                            question_name(finding.first.question),
@@ -49,7 +43,7 @@ void print_finding(const Subject& subject, const Finding& finding) {
   if (finding.file.empty())
     std::cout << indented(finding.shrunk);
   else
-    std::cout << "    replay: " << replay_words(subject, finding.file) << '\n';
+    std::cout << "    replay: " << finding.replay << '\n';
 }
 
 // Where little was decided, the commonest reason.
@@ -63,7 +57,15 @@ void print_undecided(const HuntReport& r) {
 
 }  // namespace
 
-void print_report(const Subject& subject, const HuntReport& r, Objective objective) {
+std::string replay_words(const Subject& subject, const Finding& finding) {
+  const std::string& source = subject.kernel.source;
+  const std::string begin = fmt::format("{} replay {}--kernel {} ", invoked_program(),
+                                        source.empty() ? "" : source + ' ', subject.kernel.name);
+  if (!finding.file.empty()) return begin + shell_word(finding.file);
+  return begin + "- <<'END'\n" + to_text(CorpusCase{finding.shrunk, {}, {}, {}}) + "END";
+}
+
+void print_report(const HuntReport& r, Objective objective) {
   const Index failed = static_cast<Index>(r.findings.size());
   std::cout << fmt::format(
       "{:<9}  {:<43} {:>7} cases {:>6.0f}/s {:>5.0f} % decided {:>4} cells  error/bound {:.3g}{}{}\n",
@@ -78,7 +80,7 @@ void print_report(const Subject& subject, const HuntReport& r, Objective objecti
     std::cout << fmt::format(
         "  not answered before the end: {} (a call may take --time-limit seconds){}\n", r.unanswered,
         r.not_replayed > 0 ? fmt::format(", and {} of the corpus were not asked", r.not_replayed) : "");
-  for (const Finding& finding : r.findings) print_finding(subject, finding);
+  for (const Finding& finding : r.findings) print_finding(finding);
   if (objective == Objective::error && r.best_input)
     std::cout << fmt::format("  largest error/bound {:.4g}, {}:\n{}", r.best,
                              r.best_at == 0 ? "of the corpus" : fmt::format("case {}", r.best_at),

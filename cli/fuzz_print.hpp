@@ -6,7 +6,9 @@
 
 namespace attest {
 
-void print_report(const Subject& subject, const HuntReport& report, Objective objective);
+// The line that asks a finding again: its file of the corpus, or the lines of the case behind it.
+std::string replay_words(const Subject& subject, const Finding& finding);
+void print_report(const HuntReport& report, Objective objective);
 
 // On standard error, gone again at the end.
 class Live {

@@ -24,6 +24,7 @@
 #include "reference/tensor/bad_input.hpp"
 #include "reports/fuzz_page.hpp"
 #include "reports/hunt_json.hpp"
+#include "reports/hunt_junit.hpp"
 
 namespace attest {
 namespace {
@@ -134,6 +135,7 @@ class FuzzRun {
       require_writable(arguments_.corpus), corpus_ = read_corpus(arguments_.corpus);
     for (const std::string& why : corpus_.skipped) note("skipped: " + why);
     if (!arguments_.json.empty()) results_.push_back(std::make_unique<AtomicFile>(arguments_.json));
+    if (!arguments_.junit.empty()) junit_ = std::make_unique<AtomicFile>(arguments_.junit);
     identity_.seed = arguments_.seed ? *arguments_.seed : drawn_seed();
     if (arguments_.resume) go_on();
   }
@@ -248,7 +250,8 @@ class FuzzRun {
         reports_.push_back(hunt(subject, corpus_.cases, options_));
       }
       remember(arguments_.corpus, arguments_.objective, reports_.back(), added_);
-      print_report(subject, reports_.back(), arguments_.objective);
+      for (Finding& finding : reports_.back().findings) finding.replay = replay_words(subject, finding);
+      print_report(reports_.back(), arguments_.objective);
       std::cout << std::flush;
     }
   }
@@ -301,8 +304,10 @@ class FuzzRun {
                                corpus_.cases.size(), corpus_.skipped.size(), added_.size());
     const std::string text = results_.empty() ? "" : in_json().dump(1) + '\n';
     for (const auto& file : results_) file->write(text), file->commit();
+    const Hunts hunts{invoked_command(), interrupted, reports_};
+    if (junit_) junit_->write(render_hunt_junit(hunts)), junit_->commit();
     if (page_) {
-      page_->write(render_fuzz_page(reports_, invoked_command()));
+      page_->write(render_fuzz_page(hunts));
       page_->commit();
       std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
     }
@@ -336,7 +341,7 @@ class FuzzRun {
   Corpus corpus_;
   std::unique_ptr<HuntJournal> journal_;
   std::vector<std::unique_ptr<AtomicFile>> results_;
-  std::unique_ptr<AtomicFile> page_;
+  std::unique_ptr<AtomicFile> page_, junit_;
   HuntOptions options_;
   std::map<std::size_t, Clock::time_point> ends_;  // of the hunt of a kernel, as this process knows it
   std::vector<HuntReport> reports_;

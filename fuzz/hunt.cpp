@@ -27,7 +27,8 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
     late = [start, most = *options.seconds] {
       return std::chrono::duration<double>(Clock::now() - start).count() >= most;
     };
-  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late, options.seconds};
+  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop,
+          late,         options.seconds};
 }
 
 struct Elite {
@@ -47,7 +48,8 @@ class Hunt {
         random_(options.seed, "hunt " + subject.kernel.name),
         opening_(options.opening && options.objective == Objective::fail ? opening_inputs(context_, random_)
                                                                          : std::vector<FuzzInput>()) {
-    report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
+    report_.kernel = subject.kernel.name, report_.source = subject.kernel.source,
+    report_.op = subject.kernel.op, report_.seed = options.seed;
   }
 
   HuntReport run(const std::vector<CorpusCase>& corpus) {
@@ -293,19 +295,10 @@ class Hunt {
     if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
-  // What is spelled out, whichever check asks about it.
-  static std::string without_question(FuzzInput input) {
-    input.question = Question::value;
-    if (input.zeros) input.shape.seed = 0, input.shape.recipe = "uniform", input.shape.gates = "uniform";
-    return to_text(CorpusCase{std::move(input), {}, {}, {}});
-  }
-
   void merge(Finding finding, const std::string& words, const std::string& cell) {
     finding.cause = report_.op + ' ' + words + ": " + cell;
-    const std::string broke = way_of_breaking(finding.reason), input = without_question(finding.shrunk);
     for (Finding& known : report_.findings)
-      if (known.cause == finding.cause || (!broke.empty() && broke == way_of_breaking(known.reason)) ||
-          (broke.empty() && input == without_question(known.shrunk))) {
+      if (same_cause(finding, known)) {
         ++known.duplicates;
         if (known.file.empty()) known.file = finding.file;
         return;
