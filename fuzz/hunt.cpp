@@ -70,7 +70,7 @@ class Hunt {
  private:
   // What fails on a small input fails on more than 65,536 tokens as well, and reads better.
   void leave_out_wide() {
-    const auto wide = [](const Finding& f) { return f.shrunk.question == Question::width; };
+    const auto wide = [](const Finding& f) { return is_battery(f.first.question); };
     if (!std::ranges::all_of(report_.findings, wide)) std::erase_if(report_.findings, wide);
   }
 
@@ -213,18 +213,22 @@ class Hunt {
     }
   }
 
-  // The failures that are looked at closely: of those that are much alike, the first.
+  // The failures that are looked at closely: of those that are much alike, the first. Of very wide inputs, which take minutes to
+  // shrink, one, and none where a small input fails.
   std::map<std::size_t, HuntReply> settle_all(const std::vector<HuntTask>& tasks,
                                               const std::vector<HuntReply>& replies, std::size_t asked,
                                               const std::function<bool()>& stop) {
     std::vector<HuntTask> close;
     std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < asked; ++i)
+      fails_small_ = fails_small_ || (replies[i].failed() && !is_battery(tasks[i].input.question));
     for (std::size_t i = 0; i < asked && !options_.until_first_failure; ++i) {
-      if (!replies[i].failed()) continue;
+      if (!replies[i].failed() || (fails_small_ && is_battery(tasks[i].input.question))) continue;
       HuntTask task = tasks[i];
       task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
       if (replies[i].single) task.input.question = *single_question(task.input.question);
-      if (++alike_[alike(task.input, task.part)] > most_alike && task.number > 0) continue;
+      const Index most = is_battery(task.input.question) ? 1 : most_alike;
+      if (++alike_[alike(task.input, task.part)] > most && task.number > 0) continue;
       close.push_back(std::move(task)), places.push_back(i);
     }
     std::map<std::size_t, HuntReply> settled;
@@ -322,6 +326,7 @@ class Hunt {
   std::optional<std::size_t> best_elite_;
   std::unordered_map<std::uint64_t, Index> seen_;
   std::map<std::string, Index> alike_;
+  bool fails_small_ = false;  // another check than width has failed
   std::vector<std::string> files_;
   Clock::time_point shown_ = Clock::now();
 };

@@ -126,21 +126,22 @@ class Doing {
   void shrink_failure(HuntReply& reply, const std::string& part, const std::string& way) const {
     const Question question = reply.first.question;
     const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
-    std::string reason;  // of the last that fails
+    CheckOutcome failed;  // the last that fails
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
       if (stopped() || !fails_in(answer, part) || way_of_breaking(answer.outcome.reason) != way) return false;
-      reason = answer.outcome.reason;
+      failed = answer.outcome;
       return true;
     };
-    const Shrunk shrunk =
-        shrink(context_, reply.first, fails, how_.most_shrinking, [this] { return late(); });
+    const Shrunk shrunk = shrink(
+        context_, reply.first, fails, how_.most_shrinking, [this] { return late(); },
+        [&] { return failed.worst; });
     reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
     if (stopped()) return;
     const Answer last = ask_afresh(shrunk.input);
     if (stopped()) return;
-    if (last.given_up && !reason.empty()) {
-      reply.shrunk = shrunk.input, reply.reason = reason;
+    if (last.given_up && !failed.reason.empty()) {
+      reply.shrunk = shrunk.input, reply.reason = failed.reason;
       if (!afresh) reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
     }
     if (!last.failed()) return;  // of a kernel that was not asked afresh

@@ -129,6 +129,34 @@ TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
   EXPECT_EQ(report.findings.size(), 2u);
 }
 
+// A fault beyond what small inputs reach: 255 chunks of 16, then nothing is written.
+TEST(Hunt, WhatFailsOnAWideInputAloneIsMadeSmallToo) {
+  HuntOptions options;
+  options.cases = 4, options.seed = 1;
+  const Subject subject = find_subjects("mutant.hla2.width_chunk_8", "", {}).at(0);
+  const HuntReport report = hunt(subject, {}, options);
+  ASSERT_EQ(report.findings.size(), 1u);
+  const Finding& finding = report.findings[0];
+  EXPECT_EQ(finding.first.question, Question::width);
+  EXPECT_EQ(finding.shrunk.question, Question::lattice);
+  EXPECT_EQ(*finding.shrunk.shape.tokens, 255 * 16 + 1);
+  EXPECT_LE(finding.shrunk.edits.size(), 3u);
+  // One token less passes.
+  const BatteryContext context{subject.kernel, operator_named("hla2", "masked"), 1, Effort::quick};
+  FuzzInput shorter = finding.shrunk;
+  EXPECT_TRUE(ask(context, shorter).failed());
+  --*shorter.shape.tokens;
+  EXPECT_EQ(ask(context, shorter).outcome.verdict, Verdict::pass);
+}
+
+TEST(Hunt, WhereSmallInputsFailAWideOneIsNoCause) {
+  HuntOptions options;
+  options.cases = 16, options.seed = 1;
+  const HuntReport report = hunt(find_subjects("mutant.hla2.cross_dropped", "", {}).at(0), {}, options);
+  EXPECT_GT(report.questions.at(Question::width).failed, 0);
+  for (const Finding& finding : report.findings) EXPECT_NE(finding.first.question, Question::width);
+}
+
 // Three checks fail the same two tokens.
 TEST(Hunt, OneFaultThatSeveralChecksFindIsOneCause) {
   HuntOptions options;
