@@ -73,6 +73,8 @@ std::vector<ValueEdit> without(const std::vector<ValueEdit>& edits, Axis axis, I
 
 // More tokens, heads or batch entries than these are not tried one range after another.
 constexpr Index most_ranges = 1024, most_entries = 64;
+// Of one input of the check width: a question takes a fraction of a second to seconds.
+constexpr Index most_wide = 250;
 
 class Shrinker {
  public:
@@ -359,8 +361,9 @@ class Shrinker {
 Shrunk shrink(const BatteryContext& context, const FuzzInput& input,
               const std::function<bool(const FuzzInput&)>& fails, Index limit,
               const std::function<bool()>& stop, const std::function<std::optional<Difference>()>& worst) {
-  Shrinker shrinker(context, input, fails, limit, stop);
-  if (is_battery(input.question)) {
+  const bool wide = is_battery(input.question);
+  Shrinker shrinker(context, input, fails, wide ? std::min(limit, most_wide) : limit, stop);
+  if (wide) {
     if (!shrinker.begin_wide()) return {input, 0, true};
     shrinker.narrow(worst ? worst() : std::nullopt);
   }

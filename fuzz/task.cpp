@@ -137,12 +137,14 @@ class Doing {
         context_, reply.first, fails, how_.most_shrinking, [this] { return late(); },
         [&] { return failed.worst; });
     reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
-    if (stopped()) return;
-    const Answer last = ask_afresh(shrunk.input);
-    if (stopped()) return;
-    if (last.given_up && !failed.reason.empty()) {
+    Answer last;
+    if (!stopped()) last = ask_afresh(shrunk.input);
+    if (stopped() || last.given_up) {  // what failed before counts
+      if (failed.verdict != Verdict::fail) return;
       reply.shrunk = shrunk.input, reply.reason = failed.reason;
-      if (!afresh) reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
+      if (!afresh && !subject_.pure)
+        reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
+      return;
     }
     if (!last.failed()) return;  // of a kernel that was not asked afresh
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
@@ -200,7 +202,9 @@ HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& h
 
 std::string way_of_breaking(const std::string& reason) {
   const std::size_t at = reason.find("the kernel failed: ");
-  return at == std::string::npos ? "" : reason.substr(at, reason.find_first_of(";(", at) - at);
+  if (at == std::string::npos) return "";
+  const std::string way = reason.substr(at, reason.find_first_of(";(", at) - at);
+  return way.substr(0, way.find_last_not_of(' ') + 1);
 }
 
 std::string to_line(const HuntTask& task) {

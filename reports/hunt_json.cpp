@@ -31,37 +31,50 @@ Json to_json(const Finding& f) {
   return json;
 }
 
+// So small that sums of them are none too large.
+Index count_in(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool whole = value.is_number_integer() && value >= 0 && value <= (Index(1) << 53);
+  if (!whole) throw BadInput(fmt::format("{}: {}: expected a count", key, printable(value.dump(), 100)));
+  return value;
+}
+Index count_or_0(const Json& json, const char* key) { return json.contains(key) ? count_in(json, key) : 0; }
+
 FuzzInput read_input(const Json& text) {
   return parse_corpus_case(text.get_ref<const std::string&>(), "an input of a hunt").input;
 }
 
 Finding read_finding(const Json& json) {
   Finding f;
-  f.cause = json.at("cause"), f.reason = json.at("reason"), f.at_case = json.at("at_case");
+  f.cause = json.at("cause"), f.reason = json.at("reason"), f.at_case = count_in(json, "at_case");
   f.first = read_input(json.at("first")), f.shrunk = read_input(json.at("shrunk"));
-  f.shrinking = json.at("shrinking_questions"), f.shrinking_finished = json.at("shrinking_finished");
-  f.duplicates = json.at("duplicates"), f.after = json.at("note"), f.file = json.at("file");
+  f.shrinking = count_in(json, "shrinking_questions"), f.shrinking_finished = json.at("shrinking_finished");
+  f.duplicates = count_in(json, "duplicates"), f.after = json.at("note"), f.file = json.at("file");
   f.replay = json.value("replay", ""), f.shard = json.value("shard", "");
   return f;
 }
 
 Tally read_tally(const Json& json) {
-  return {json.at("asked"), json.at("decided"), json.at("failed"),
+  return {count_in(json, "asked"), count_in(json, "decided"), count_in(json, "failed"),
           std::llround(1e9 * json.at("cpu_seconds").get<double>())};
 }
 
 HuntReport read_report(const Json& json) {
   HuntReport r;
   r.kernel = json.at("kernel"), r.op = json.value("operator", ""), r.source = json.value("source", "");
-  r.cases = json.at("cases"), r.replayed = json.at("replayed"), r.decided = json.at("decided");
-  r.unanswered = json.value("unanswered", Index(0)), r.not_replayed = json.value("not_replayed", Index(0));
-  r.seconds = json.at("seconds"), r.cells = json.at("cells"), r.grid = json.at("grid");
-  r.best = json.at("largest_ratio"), r.best_at = json.value("worst_at", Index(0));
+  r.cases = count_in(json, "cases"), r.replayed = count_in(json, "replayed"),
+  r.decided = count_in(json, "decided");
+  r.unanswered = count_or_0(json, "unanswered"), r.not_replayed = count_or_0(json, "not_replayed");
+  r.seconds = json.at("seconds"), r.cells = static_cast<std::size_t>(count_in(json, "cells")),
+  r.grid = json.at("grid");
+  r.best = json.at("largest_ratio"), r.best_at = count_or_0(json, "worst_at");
   if (json.contains("worst_input")) r.best_input = read_input(json["worst_input"]);
-  if (json.contains("first_failure")) r.first_failure = json["first_failure"].get<Index>();
+  if (json.contains("first_failure")) r.first_failure = count_in(json, "first_failure");
   for (const auto& [check, tally] : json.at("checks").items())
     if (const auto question = question_named(check)) r.questions[*question] = read_tally(tally);
-  r.undecided = json.at("undecided"), r.stopped = json.at("interrupted");
+  for (const auto& [why, count] : json.at("undecided").items())
+    r.undecided[why] = count_in(json["undecided"], why.c_str());
+  r.stopped = json.at("interrupted");
   for (const Json& finding : json.at("findings")) r.findings.push_back(read_finding(finding));
   return r;
 }

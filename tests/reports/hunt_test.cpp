@@ -102,7 +102,13 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
   other = whole, other["kernels"][0]["findings"][0]["shrunk"] = "attest.corpus/1\nnonsense";
   refused(other, "expected check");
   other = whole, other["kernels"][0]["cases"] = "many";
-  refused(other, "type");
+  refused(other, "cases: \"many\": expected a count");
+  other["kernels"][0]["cases"] = -1;
+  refused(other, "expected a count");
+  other["kernels"][0]["cases"] = 1e18;
+  refused(other, "expected a count");
+  other = whole, other["kernels"][0]["findings"] = Json::parse("[3]");
+  refused(other, "no hunt");
 }
 
 // Whatever the order of the shards.
