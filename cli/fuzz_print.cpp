@@ -93,9 +93,12 @@ Live::~Live() {
 
 void Live::show(const HuntProgress& p) const {
   if (!shown_) return;
-  std::cerr << fmt::format("\r\033[K{}: {} cases, {:.0f}/s, {} cells, error/bound {:.3g}, {} found", kernel_,
-                           p.cases, static_cast<double>(p.cases) / std::max(p.seconds, 1e-9), p.cells, p.best,
-                           p.findings)
+  std::string failed;
+  for (const auto& [question, count] : p.failed)
+    failed += fmt::format("{} {} {}", failed.empty() ? ", failed:" : ",", question_name(question), count);
+  std::cerr << fmt::format("\r\033[K{}: {} cases, {:.0f}/s, {} cells, error/bound {:.3g}, {} found{}",
+                           kernel_, p.cases, static_cast<double>(p.cases) / std::max(p.seconds, 1e-9),
+                           p.cells, p.best, p.findings, failed)
             << std::flush;
 }
 

@@ -57,7 +57,8 @@ void add_replay(CLI::App& app, int& exit_code) {
       app.add_subcommand("replay", "ask kernels about cases of the corpus (attest fuzz --corpus)");
   auto arguments = std::make_shared<Arguments>();
   const auto doors = add_door_options(*command);
-  command->add_option("FILE", arguments->files, "files that attest fuzz has written; - for standard input")->required();
+  command->add_option("FILE", arguments->files, "files that attest fuzz has written; - for standard input")
+      ->required();
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names; by default the kernel on which the case was found");
   command->footer(std::string(exit_codes) + "Example: attest replay fuzz/corpus/*.case --kernel 'cpu.*'");

@@ -260,7 +260,10 @@ class Hunt {
   }
   void show() {
     shown_ = Clock::now();
-    options_.progress({report_.cases, grid_.size(), report_.findings.size(), report_.best, elapsed()});
+    HuntProgress progress{report_.cases, grid_.size(), report_.findings.size(), report_.best, elapsed(), {}};
+    for (const auto& [question, tally] : report_.questions)
+      if (tally.failed > 0) progress.failed[question] = tally.failed;
+    options_.progress(progress);
   }
   void keep(const FuzzInput& input, double score, const std::string& cell) {
     const auto [at, fresh] = grid_.try_emplace(cell, elites_.size());

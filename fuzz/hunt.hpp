@@ -25,6 +25,7 @@ struct HuntProgress {
   Index cases = 0;
   std::size_t cells = 0, findings = 0;
   double best = 0, seconds = 0;
+  std::map<Question, Index> failed;  // by check, where any has
 };
 
 struct HuntOptions {
