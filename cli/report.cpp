@@ -7,8 +7,10 @@
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reports/csv.hpp"
+#include "reports/fuzz_page.hpp"
 #include "reports/html.hpp"
 #include "reports/hunt_json.hpp"
+#include "reports/hunt_junit.hpp"
 #include "reports/junit.hpp"
 #include "reports/markdown.hpp"
 #include "reports/merge.hpp"
@@ -20,16 +22,17 @@ namespace {
 struct Rendering {
   const char *option, *ending, *description;
   std::string (*render)(const MergedRecords&);
+  std::string (*render_hunt)(const Hunts&) = nullptr;  // of attest fuzz
 };
 
 constexpr Rendering renderings[] = {
     {"--html", ".html", "one self-contained page",
-     [](const MergedRecords& m) { return render_html(m.records); }},
+     [](const MergedRecords& m) { return render_html(m.records); }, render_fuzz_page},
     {"--markdown", ".md",
      "for a terminal, a comment or the summary of a GitHub job; never above 1 MiB, what is cut is said",
      [](const MergedRecords& m) { return fit_markdown(render_markdown(m.records), markdown_limit); }},
     {"--junit", ".xml", "JUnit XML for Jenkins, GitHub and GitLab",
-     [](const MergedRecords& m) { return render_junit(m.records); }},
+     [](const MergedRecords& m) { return render_junit(m.records); }, render_hunt_junit},
     {"--csv", ".csv", "a line per case, RFC 4180",
      [](const MergedRecords& m) { return render_csv(m.records); }},
     {"--sarif", ".sarif", "SARIF 2.1.0 for code scanning: what did not pass",
@@ -57,38 +60,57 @@ const Rendering& rendering_of(const Arguments& arguments) {
       endings);
 }
 
-void refuse_hunt(const std::filesystem::path& path) {
-  std::ifstream file(path);
+// The document of a hunt, or of the folder that attest fuzz --output made; empty: it is none.
+std::filesystem::path hunt_at(const std::filesystem::path& path) {
+  std::error_code none;
+  std::filesystem::path file = path;
+  if (std::filesystem::is_directory(path, none)) file /= hunt_name;
+  std::ifstream stream(file);
   std::string start(256, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  if (start.find(hunt_schema) != std::string::npos)
-    throw BadInput(in_quotes(path.native()) +
-                   ": the findings of attest fuzz, whose page attest fuzz --output writes, "
-                   "expected the records of attest check");
+  stream.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start.find(hunt_schema) == std::string::npos ? std::filesystem::path() : file;
+}
+
+// Written at once, after `text` has had its say.
+template <class Text>
+void write_report(const Arguments& arguments, const std::vector<std::filesystem::path>& sources,
+                  Text&& text) {
+  std::optional<AtomicFile> file;
+  if (!arguments.output.empty()) {
+    for (const auto& path : sources)
+      refuse_same_file("--output", arguments.output, "the records", path.string());
+    file.emplace(arguments.output);
+  }
+  const std::string whole = text();
+  if (file)
+    file->write(whole), file->commit();
+  else
+    std::cout << whole;
+}
+
+void report_hunt(const Arguments& arguments, const Rendering& rendering, const std::filesystem::path& hunt) {
+  if (arguments.records.size() > 1)
+    throw BadInput(
+        in_quotes(hunt.native()) +
+        ": the findings of attest fuzz, expected them alone (attest merge joins the shards of a hunt)");
+  if (!rendering.render_hunt)
+    throw BadInput(in_quotes(hunt.native()) +
+                   ": the findings of attest fuzz have no such form, expected --html "
+                   "or --junit, or the records of attest check");
+  write_report(arguments, {hunt}, [&] { return rendering.render_hunt(read_hunts(hunt)); });
 }
 
 void report(const Arguments& arguments) {
   const Rendering& rendering = rendering_of(arguments);
+  for (const std::string& path : arguments.records)
+    if (const auto hunt = hunt_at(path); !hunt.empty()) return report_hunt(arguments, rendering, hunt);
   std::vector<std::filesystem::path> records;
-  for (const std::string& path : arguments.records) {
-    records.push_back(records_at(path));
-    std::error_code none;
-    const bool is_hunt = !std::filesystem::exists(records.back(), none);
-    refuse_hunt(is_hunt ? std::filesystem::path(path) / hunt_name : records.back());
-  }
-  std::optional<AtomicFile> file;
-  if (!arguments.output.empty()) {
-    for (const auto& path : records)
-      refuse_same_file("--output", arguments.output, "the records", path.string());
-    file.emplace(arguments.output);
-  }
-  const MergedRecords merged = read_merged(records);
-  if (!merged.records.complete) note("a run did not finish: the report says so");
-  const std::string text = rendering.render(merged);
-  if (file)
-    file->write(text), file->commit();
-  else
-    std::cout << text;
+  for (const std::string& path : arguments.records) records.push_back(records_at(path));
+  write_report(arguments, records, [&] {
+    const MergedRecords merged = read_merged(records);
+    if (!merged.records.complete) note("a run did not finish: the report says so");
+    return rendering.render(merged);
+  });
 }
 
 }  // namespace
@@ -97,9 +119,10 @@ void add_report(CLI::App& app, int&) {
   auto* command = app.add_subcommand("report", "records as a page, Markdown, JUnit, CSV or SARIF");
   auto arguments = std::make_shared<Arguments>();
   command
-      ->add_option(
-          "RECORDS", arguments->records,
-          "files records.jsonl of attest check, or the folders that its --output made; several are merged")
+      ->add_option("RECORDS", arguments->records,
+                   "files records.jsonl of attest check, or the folders that its --output made; several are "
+                   "merged. Or what one "
+                   "attest fuzz left there (fuzz.json), as a page or JUnit")
       ->required();
   auto* form = command->add_option_group("form", "one of; without any that of the ending of --output");
   for (std::size_t i = 0; i < std::size(renderings); ++i)

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "fuzz/limits.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/battery/checks.hpp"
 #include "gpu_checks/battery/gradient_lattice.hpp"
 #include "gpu_checks/battery/lattice.hpp"
@@ -239,6 +240,10 @@ Answer ask(const BatteryContext& context, const FuzzInput& input) {
   } catch (const std::bad_alloc&) {
     Answer answer;
     answer.outcome.verdict = Verdict::undecided, answer.outcome.reason = "not enough memory";
+    return answer;
+  } catch (const AnswerGivenUp&) {
+    Answer answer;
+    answer.given_up = true, answer.outcome.reason = "not answered before the end of the hunt";
     return answer;
   }
 }

@@ -18,6 +18,7 @@ struct Answer {
   CheckOutcome outcome;
   double reached = 0;            // largest error/bound of a decided input
   std::optional<Problem> asked;  // none: nothing was asked
+  bool given_up = false;         // the kernel's answer was not waited for (child.hpp): no verdict
 
   bool failed() const { return outcome.verdict == Verdict::fail; }
   bool decided() const { return failed() || outcome.verdict == Verdict::pass; }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 
 #include "reference/cases/checksum.hpp"
@@ -143,6 +144,14 @@ std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
+std::string read_standard_input() {
+  std::string text(largest_file + 1, '\0');
+  std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(std::cin.gcount()));
+  if (text.size() > largest_file) throw BadInput("standard input: larger than a case can be");
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const CorpusCase& one) {
@@ -197,8 +206,10 @@ CorpusCase parse_corpus_case(std::string_view text, const std::string& where) {
 }
 
 CorpusCase read_corpus_case(const std::filesystem::path& file) {
-  CorpusCase one = parse_corpus_case(read_file(file), file.string());
-  one.file = file.string();
+  const bool named = file != "-";
+  CorpusCase one = parse_corpus_case(named ? read_file(file) : read_standard_input(),
+                                     named ? file.string() : "standard input");
+  one.file = named ? file.string() : "standard input";
   const std::string where = printable(one.file, 200);
   try {
     const Declaration& declaration =

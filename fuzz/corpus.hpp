@@ -29,7 +29,8 @@ std::string to_text(const CorpusCase& one);
 // BadInput with "where: line N: found, expected".
 CorpusCase parse_corpus_case(std::string_view text, const std::string& where);
 
-CorpusCase read_corpus_case(const std::filesystem::path& file);  // BadInput also where it cannot be read
+CorpusCase read_corpus_case(
+    const std::filesystem::path& file);  // "-": standard input. BadInput also where it cannot be read
 
 struct Corpus {
   std::vector<CorpusCase> cases;     // by file name

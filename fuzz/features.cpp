@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "reference/cases/random.hpp"
 #include "reference/forms/batch.hpp"
 
 namespace attest {
@@ -142,6 +143,16 @@ std::vector<std::string> traits_of(const BatteryContext& context, const FuzzInpu
           powers,
           edits_word(input),
           rare_word(input)};
+}
+
+// Of all the work of a hunt that only one process can do, this is the most.
+std::vector<std::uint64_t> pairs_of(const std::vector<std::string>& traits) {
+  std::vector<std::uint64_t> numbers, pairs;
+  for (const std::string& trait : traits) numbers.push_back(Random(numbers.size(), trait).bits());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    for (std::size_t j = i; j < numbers.size(); ++j)
+      pairs.push_back(Random(numbers[i] + Random(numbers[j]).bits()).bits());
+  return pairs;
 }
 
 }  // namespace attest

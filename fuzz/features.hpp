@@ -14,5 +14,7 @@ std::string cell_of(const BatteryContext& context, const FuzzInput& input, const
 
 // What is known of an input before it is built: one word for each trait, always in the same order.
 std::vector<std::string> traits_of(const BatteryContext& context, const FuzzInput& input);
+// Every two of an input's traits as one number, the same on every machine; first that of the first trait by itself.
+std::vector<std::uint64_t> pairs_of(const std::vector<std::string>& traits);
 
 }  // namespace attest

@@ -27,14 +27,8 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
     late = [start, most = *options.seconds] {
       return std::chrono::duration<double>(Clock::now() - start).count() >= most;
     };
-  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop, late};
-}
-
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
+  return {options.seed, options.most_shrinking, options.until_first_failure, options.stop,
+          late,         options.seconds};
 }
 
 struct Elite {
@@ -54,7 +48,8 @@ class Hunt {
         random_(options.seed, "hunt " + subject.kernel.name),
         opening_(options.opening && options.objective == Objective::fail ? opening_inputs(context_, random_)
                                                                          : std::vector<FuzzInput>()) {
-    report_.kernel = subject.kernel.name, report_.op = subject.kernel.op, report_.seed = options.seed;
+    report_.kernel = subject.kernel.name, report_.source = subject.kernel.source,
+    report_.op = subject.kernel.op, report_.seed = options.seed;
   }
 
   HuntReport run(const std::vector<CorpusCase>& corpus) {
@@ -75,10 +70,13 @@ class Hunt {
  private:
   // What fails on a small input fails on more than 65,536 tokens as well, and reads better.
   void leave_out_wide() {
-    const auto wide = [](const Finding& f) { return f.shrunk.question == Question::width; };
+    const auto wide = [](const Finding& f) { return is_battery(f.first.question); };
     if (!std::ranges::all_of(report_.findings, wide)) std::erase_if(report_.findings, wide);
   }
 
+  std::optional<double> seconds_left() const {
+    return options_.seconds ? std::optional(std::max(0.0, *options_.seconds - elapsed())) : std::nullopt;
+  }
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool over() const {
     if (options_.stop && options_.stop()) return true;
@@ -93,8 +91,8 @@ class Hunt {
     for (const CorpusCase& one : corpus)
       if (one.input.shape.op == subject_.kernel.op && one.input.shape.variant == subject_.kernel.variant)
         inputs.push_back(one.input), files_.push_back(one.file);
-    report_.replayed = static_cast<Index>(inputs.size());
     ask_all(inputs, true);
+    report_.not_replayed = std::ssize(inputs) - report_.replayed;
   }
 
   FuzzInput next_input() {
@@ -149,15 +147,8 @@ class Hunt {
     for (const std::uint64_t pair : best_pairs) ++seen_[pair];
     return best;
   }
-  // Every two traits as one number: of all the work that only one process can do, this is the most.
   std::vector<std::uint64_t> pairs_of(const FuzzInput& input) const {
-    const std::vector<std::string> traits = traits_of(context_, input);
-    std::vector<std::uint64_t> sums, pairs;
-    for (const std::string& trait : traits)
-      sums.push_back(mixed(std::hash<std::string>()(trait) + sums.size()));
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      for (std::size_t j = i; j < sums.size(); ++j) pairs.push_back(mixed(sums[i] + mixed(sums[j])));
-    return pairs;
+    return attest::pairs_of(traits_of(context_, input));
   }
 
   // What the journal does not know, by the crew; nothing after the first reply that is not done counts.
@@ -176,7 +167,8 @@ class Hunt {
                             [&](std::size_t i) { return tasks[i].input.question == Question::width; });
     std::vector<HuntTask> open;
     for (const std::size_t i : places) open.push_back(tasks[i]);
-    std::vector<HuntReply> fresh = options_.crew ? options_.crew(open, enough) : by_threads(open, enough);
+    std::vector<HuntReply> fresh =
+        options_.crew ? options_.crew(open, seconds_left(), enough) : by_threads(open, enough);
     for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
     return replies;
   }
@@ -195,7 +187,9 @@ class Hunt {
         one(i);
     return replies;
   }
-  bool ends_with(const HuntReply& reply) const { return options_.until_first_failure && reply.failed(); }
+  bool ends_with(const HuntReply& reply) const {
+    return reply.cut || (options_.until_first_failure && reply.failed());
+  }
 
   void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {
     std::vector<HuntTask> tasks;
@@ -208,28 +202,33 @@ class Hunt {
     });
     std::size_t asked = 0;
     while (asked < replies.size() && replies[asked].done) ++asked;
+    report_.unanswered += std::ranges::count_if(replies, [](const HuntReply& reply) { return reply.cut; });
     const std::map<std::size_t, HuntReply> settled = settle_all(tasks, replies, asked, stop);
     for (std::size_t i = 0; i < asked; ++i) {
       if (!from_corpus && options_.until_first_failure && report_.first_failure) return;
-      if (!from_corpus) ++report_.cases;
+      ++(from_corpus ? report_.replayed : report_.cases);
       const auto close = settled.find(i);
       learn(inputs[i], replies[i], close == settled.end() ? nullptr : &close->second,
             from_corpus ? files_[i] : "");
     }
   }
 
-  // The failures that are looked at closely: of those that are much alike, the first.
+  // The failures that are looked at closely: of those that are much alike, the first. Of very wide inputs, which take minutes to
+  // shrink, one, and none where a small input fails.
   std::map<std::size_t, HuntReply> settle_all(const std::vector<HuntTask>& tasks,
                                               const std::vector<HuntReply>& replies, std::size_t asked,
                                               const std::function<bool()>& stop) {
     std::vector<HuntTask> close;
     std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < asked; ++i)
+      fails_small_ = fails_small_ || (replies[i].failed() && !is_battery(tasks[i].input.question));
     for (std::size_t i = 0; i < asked && !options_.until_first_failure; ++i) {
-      if (!replies[i].failed()) continue;
+      if (!replies[i].failed() || (fails_small_ && is_battery(tasks[i].input.question))) continue;
       HuntTask task = tasks[i];
       task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
       if (replies[i].single) task.input.question = *single_question(task.input.question);
-      if (++alike_[alike(task.input, task.part)] > most_alike && task.number > 0) continue;
+      const Index most = is_battery(task.input.question) ? 1 : most_alike;
+      if (++alike_[alike(task.input, task.part)] > most && task.number > 0) continue;
       close.push_back(std::move(task)), places.push_back(i);
     }
     std::map<std::size_t, HuntReply> settled;
@@ -261,7 +260,10 @@ class Hunt {
   }
   void show() {
     shown_ = Clock::now();
-    options_.progress({report_.cases, grid_.size(), report_.findings.size(), report_.best, elapsed()});
+    HuntProgress progress{report_.cases, grid_.size(), report_.findings.size(), report_.best, elapsed(), {}};
+    for (const auto& [question, tally] : report_.questions)
+      if (tally.failed > 0) progress.failed[question] = tally.failed;
+    options_.progress(progress);
   }
   void keep(const FuzzInput& input, double score, const std::string& cell) {
     const auto [at, fresh] = grid_.try_emplace(cell, elites_.size());
@@ -300,19 +302,10 @@ class Hunt {
     if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
-  // What is spelled out, whichever check asks about it.
-  static std::string without_question(FuzzInput input) {
-    input.question = Question::value;
-    if (input.zeros) input.shape.seed = 0, input.shape.recipe = "uniform", input.shape.gates = "uniform";
-    return to_text(CorpusCase{std::move(input), {}, {}, {}});
-  }
-
   void merge(Finding finding, const std::string& words, const std::string& cell) {
     finding.cause = report_.op + ' ' + words + ": " + cell;
-    const std::string broke = way_of_breaking(finding.reason), input = without_question(finding.shrunk);
     for (Finding& known : report_.findings)
-      if (known.cause == finding.cause || (!broke.empty() && broke == way_of_breaking(known.reason)) ||
-          (broke.empty() && input == without_question(known.shrunk))) {
+      if (same_cause(finding, known)) {
         ++known.duplicates;
         if (known.file.empty()) known.file = finding.file;
         return;
@@ -336,6 +329,7 @@ class Hunt {
   std::optional<std::size_t> best_elite_;
   std::unordered_map<std::uint64_t, Index> seen_;
   std::map<std::string, Index> alike_;
+  bool fails_small_ = false;  // another check than width has failed
   std::vector<std::string> files_;
   Clock::time_point shown_ = Clock::now();
 };

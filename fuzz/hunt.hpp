@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "fuzz/corpus.hpp"
+#include "fuzz/finding.hpp"
 #include "fuzz/journal.hpp"
 #include "fuzz/subject.hpp"
 #include "fuzz/task.hpp"
@@ -25,6 +25,7 @@ struct HuntProgress {
   Index cases = 0;
   std::size_t cells = 0, findings = 0;
   double best = 0, seconds = 0;
+  std::map<Question, Index> failed;  // by check, where any has
 };
 
 struct HuntOptions {
@@ -44,27 +45,23 @@ struct HuntOptions {
   std::function<void(const HuntProgress&)> progress = {};
 };
 
-struct Finding {
-  std::string cause;  // "hla2 lattice o: T=nC+1 ...", what duplicates have in common
-  FuzzInput first, shrunk;
-  std::string reason;   // of the shrunk input
-  std::string after;    // other than empty: it fails after other calls alone, and why
-  Index at_case = 0;    // counted from 1; 0: from the corpus
-  Index shrinking = 0;  // questions asked to shrink it
-  bool shrinking_finished = true;
-  Index duplicates = 0;
-  std::string file;  // of the corpus, once it is there
-};
-
 struct Tally {
   Index asked = 0, decided = 0, failed = 0;
   std::int64_t nanoseconds = 0;  // of CPU time, without what a door's process takes
+  Tally& operator+=(const Tally& other) {
+    asked += other.asked, decided += other.decided, failed += other.failed, nanoseconds += other.nanoseconds;
+    return *this;
+  }
 };
 
 struct HuntReport {
   std::string kernel, op;
+  std::string source;  // what opens its door, as on the command line; empty: registered
   std::uint64_t seed = 0;
   Index cases = 0, decided = 0, replayed = 0;
+  Index unanswered =
+      0;  // begun, and cut by the end of the hunt: neither passed nor failed, and among no other count
+  Index not_replayed = 0;  // of the corpus, after one that was cut
   double seconds = 0;
   std::size_t cells = 0;
   std::map<std::string, double> grid;  // cell (features.hpp) -> largest error/bound

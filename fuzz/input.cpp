@@ -211,17 +211,6 @@ std::optional<Parts> parts_of(const BatteryContext& context, const FuzzInput& in
   return std::nullopt;
 }
 
-void spell(const Tensor& tensor, const std::string& field, std::vector<ValueEdit>& edits) {
-  for (std::size_t i = 0; i < tensor.data.size(); ++i) {
-    if (tensor.data[i] == 0) continue;
-    ValueEdit edit{field, std::vector<Index>(tensor.shape.size()), tensor.data[i]};
-    auto flat = static_cast<Index>(i);
-    for (std::size_t axis = tensor.shape.size(); axis-- > 0; flat /= tensor.shape[axis])
-      edit.index[axis] = flat % tensor.shape[axis];
-    edits.push_back(std::move(edit));
-  }
-}
-
 }  // namespace
 
 std::string_view question_name(Question question) { return names[static_cast<int>(question)]; }
@@ -268,6 +257,17 @@ Built build(const BatteryContext& context, const FuzzInput& input) {
   if (parts) return {std::move(parts->call()), {}};
   const bool edited = input.zeros || !input.edits.empty();
   return {{}, edited ? "not exact in this contract" : "no certified lattice input of this shape"};
+}
+
+void spell(const Tensor& tensor, const std::string& field, std::vector<ValueEdit>& edits) {
+  for (std::size_t i = 0; i < tensor.data.size(); ++i) {
+    if (tensor.data[i] == 0) continue;
+    ValueEdit edit{field, std::vector<Index>(tensor.shape.size()), tensor.data[i]};
+    auto flat = static_cast<Index>(i);
+    for (std::size_t axis = tensor.shape.size(); axis-- > 0; flat /= tensor.shape[axis])
+      edit.index[axis] = flat % tensor.shape[axis];
+    edits.push_back(std::move(edit));
+  }
 }
 
 FuzzInput spelled_out(const BatteryContext& context, const FuzzInput& input) {

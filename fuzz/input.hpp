@@ -73,6 +73,8 @@ struct Built {
 };
 Built build(const BatteryContext& context, const FuzzInput& input);
 
+// Adds every value of the tensor that is not 0.
+void spell(const Tensor& tensor, const std::string& field, std::vector<ValueEdit>& edits);
 // The same problem as zeros and single values, every one that is not 0.
 FuzzInput spelled_out(const BatteryContext& context, const FuzzInput& input);
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "fuzz/wide.hpp"
 #include "gpu_checks/battery/call.hpp"
 
 namespace attest {
@@ -69,11 +71,30 @@ std::vector<ValueEdit> without(const std::vector<ValueEdit>& edits, Axis axis, I
   return kept;
 }
 
+// More tokens, heads or batch entries than these are not tried one range after another.
+constexpr Index most_ranges = 1024, most_entries = 64;
+// Of one input of the check width: a question takes a fraction of a second to seconds.
+constexpr Index most_wide = 250;
+
 class Shrinker {
  public:
   Shrinker(const BatteryContext& context, FuzzInput input, const std::function<bool(const FuzzInput&)>& fails,
            Index limit, const std::function<bool()>& stop)
       : context_(context), best_(std::move(input)), fails_(fails), limit_(limit), stop_(stop) {}
+
+  // Of the inputs of the check width the first that fails; false: none.
+  bool begin_wide() {
+    for (FuzzInput& question :
+         wide_questions({context_.kernel, context_.op, best_.shape.seed, Effort::quick}))
+      if (accept(std::move(question))) return true;
+    return false;
+  }
+  // The values of one place alone, which then may be one of many heads.
+  void narrow(const std::optional<Difference>& worst) {
+    if (worst) keep_place(*worst);
+    join_entries();
+    values();
+  }
 
   Shrunk run() {
     simplify_options();
@@ -100,7 +121,7 @@ class Shrinker {
   bool accept(FuzzInput candidate) {
     if (over()) return false;
     ++asked_;
-    if (!fails_(candidate) || (stop_ && stop_())) return false;
+    if (!fails_(candidate)) return false;
     best_ = std::move(candidate), changed_ = true;
     return true;
   }
@@ -139,6 +160,11 @@ class Shrinker {
   // One head, batch entry or sequence less at a time, each of them once.
   void structure() {
     Case& c = best_.shape;
+    if (c.batch * c.heads > most_entries) {
+      gaps(Axis::batch, false);
+      if (!c.heads_q && !c.heads_k && !c.heads_v) gaps(Axis::head, false);
+      return;
+    }
     for (Index b = c.batch; b-- > 0 && best_.shape.batch > 1;)
       attempt([&](FuzzInput& x) {
         x.edits = cut_out(x.edits, Axis::batch, b, b + 1, false, true), --x.shape.batch;
@@ -162,6 +188,8 @@ class Shrinker {
   Index extent(Axis axis, bool before) const {
     const Case& c = best_.shape;
     if (axis == Axis::token) return before ? best_.before : *c.tokens;
+    if (axis == Axis::batch) return c.batch;
+    if (axis == Axis::head) return c.heads;
     return axis == Axis::key_column ? c.key_dim : c.value_dim;
   }
   void cut(FuzzInput& x, Axis axis, Index first, Index last, bool before) const {
@@ -169,6 +197,8 @@ class Shrinker {
     x.edits = cut_out(x.edits, axis, first, last, before, !token);
     if (axis == Axis::key_column) x.shape.key_dim -= last - first;
     if (axis == Axis::value_column) x.shape.value_dim -= last - first;
+    if (axis == Axis::batch) x.shape.batch -= last - first;
+    if (axis == Axis::head) x.shape.heads -= last - first;
     if (token && before) x.before -= last - first;
     if (!token) return;
     if (!before) {
@@ -182,6 +212,10 @@ class Shrinker {
   void ranges(Axis axis) {
     for (const bool before : {false, true}) {
       if (before && axis != Axis::token) continue;
+      if (extent(axis, before) > most_ranges) {
+        gaps(axis, before);
+        continue;
+      }
       const Index least = axis == Axis::token ? 0 : 1;
       for (Index size = extent(axis, before); size > 0; size = size == 1 ? 0 : (size + 1) / 2)
         for (Index first = extent(axis, before); first > 0 && !over();) {
@@ -191,6 +225,70 @@ class Shrinker {
           attempt([&](FuzzInput& x) { cut(x, axis, first, last, before); });
         }
     }
+  }
+
+  // What lies between values, as much of it as can go: tried whole, then by halves.
+  void gaps(Axis axis, bool before) {
+    std::set<Index> used;
+    for (const ValueEdit& edit : best_.edits)
+      if (axis != Axis::token || is_before(edit) == before)
+        for (const std::size_t at : places_of(edit, axis, context_.declaration()))
+          used.insert(edit.index[at]);
+    used.insert(extent(axis, before));
+    std::vector<std::pair<Index, Index>> open;
+    Index first = 0;
+    for (const Index place : used) {
+      if (place > first) open.emplace_back(first, place);
+      first = place + 1;
+    }
+    if (std::ssize(open) > most_entries) return;
+    const Index least = axis == Axis::token ? 0 : 1;
+    for (auto gap = open.rbegin(); gap != open.rend(); ++gap) {
+      Index left = gap->second - gap->first;
+      for (Index size = left; size > 0 && !over();) {
+        const auto without_some = [&](FuzzInput& x) { cut(x, axis, gap->first, gap->first + size, before); };
+        if (size <= left && extent(axis, before) - size >= least && attempt(without_some))
+          left -= size;
+        else
+          size /= 2;
+      }
+    }
+  }
+
+  // The sequence and the head that differ; of their tokens what the row that differs can depend on.
+  void keep_place(const Difference& worst) {
+    const bool row = worst.tensor == "o";
+    if (worst.index.size() < (row ? 4 : 2)) return;
+    const Index batch = worst.index[0], head = worst.index[row ? 2 : 1];
+    const auto is_at = [&](const ValueEdit& edit, Axis axis, Index wanted) {
+      for (const std::size_t at : places_of(edit, axis, context_.declaration()))
+        if (edit.index[at] != wanted) return false;
+      return true;
+    };
+    attempt([&](FuzzInput& x) {
+      std::erase_if(x.edits, [&](const ValueEdit& edit) {
+        return !is_at(edit, Axis::batch, batch) || !is_at(edit, Axis::head, head);
+      });
+    });
+    if (!row) return;
+    attempt([&](FuzzInput& x) {
+      std::erase_if(x.edits, [&](const ValueEdit& edit) {
+        return own_name(edit) == "q" && (is_before(edit) || !is_at(edit, Axis::token, worst.index[1]));
+      });
+    });
+  }
+
+  // Batch entries as so many more heads of one.
+  void join_entries() {
+    const Case& c = best_.shape;
+    if (c.batch == 1 || c.batch * c.heads <= most_entries || c.heads_q || c.heads_k || c.heads_v) return;
+    attempt([&](FuzzInput& x) {
+      for (ValueEdit& edit : x.edits)
+        for (const std::size_t entry : places_of(edit, Axis::batch, context_.declaration()))
+          for (const std::size_t at : places_of(edit, Axis::head, context_.declaration()))
+            edit.index[at] += edit.index[entry] * c.heads, edit.index[entry] = 0;
+      x.shape.heads *= x.shape.batch, x.shape.batch = 1;
+    });
   }
 
   // What stands in one column moved to the first, whose own values stay.
@@ -262,9 +360,14 @@ class Shrinker {
 
 Shrunk shrink(const BatteryContext& context, const FuzzInput& input,
               const std::function<bool(const FuzzInput&)>& fails, Index limit,
-              const std::function<bool()>& stop) {
-  if (is_battery(input.question)) return {input, 0, true};
-  return Shrinker(context, input, fails, limit, stop).run();
+              const std::function<bool()>& stop, const std::function<std::optional<Difference>()>& worst) {
+  const bool wide = is_battery(input.question);
+  Shrinker shrinker(context, input, fails, wide ? std::min(limit, most_wide) : limit, stop);
+  if (wide) {
+    if (!shrinker.begin_wide()) return {input, 0, true};
+    shrinker.narrow(worst ? worst() : std::nullopt);
+  }
+  return shrinker.run();
 }
 
 }  // namespace attest

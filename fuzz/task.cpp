@@ -2,11 +2,13 @@
 
 #include <time.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "fuzz/corpus.hpp"
 #include "fuzz/features.hpp"
 #include "fuzz/shrink.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "reference/forms/load_problem.hpp"
 #include "reference/numeric/hex_float.hpp"
 #include "reference/tensor/bad_input.hpp"
@@ -32,6 +34,7 @@ class Doing {
 
   HuntReply ask_once(const HuntTask& task) const {
     HuntReply reply;
+    if (task.number > 0 && late()) return reply;
     const std::int64_t before = thread_nanoseconds();
     const Answer answer = ask(context_, task.input);
     reply.nanoseconds = thread_nanoseconds() - before;
@@ -40,7 +43,8 @@ class Doing {
     take(reply, answer);
     if (answer.failed() && task.number > 0 && !how_.first_failure_alone && !late())
       try_single(reply, task.input);
-    reply.done = !stopped();  // what a signal did to a kernel is no failure
+    reply.cut = answer.given_up;
+    reply.done = !reply.cut && !stopped();  // what a signal did to a kernel is no failure
     return reply;
   }
 
@@ -55,7 +59,9 @@ class Doing {
     else if (late())
       reply.shrinking_finished = false;
     else
-      reply.after = "a fresh kernel passes it: the failure depends on the calls before";
+      reply.after = cannot_start_.empty()
+                        ? "a fresh kernel passes it: the failure depends on the calls before"
+                        : "no fresh kernel could be asked: " + cannot_start_;
     if (is_battery(reply.shrunk.question)) return reply;
     if (const Built built = build(context_, reply.shrunk); built.problem)
       reply.cell = cell_of(context_, reply.shrunk, *built.problem);
@@ -69,8 +75,17 @@ class Doing {
     return ask({kernel, op_, how_.seed, Effort::quick}, input);
   }
   Answer ask_afresh(const FuzzInput& input) const {
-    const Kernel fresh = subject_.fresh();
-    return ask_kernel(fresh, input);
+    try {
+      const Kernel fresh = subject_.fresh();
+      return ask_kernel(fresh, input);
+    } catch (const AnswerGivenUp&) {  // while it was started
+      Answer answer;
+      answer.given_up = true;
+      return answer;
+    } catch (const BadInput& error) {
+      cannot_start_ = error.what();
+      return {};
+    }
   }
   static void take(HuntReply& reply, const Answer& answer) {
     reply.verdict = answer.outcome.verdict, reply.reason = answer.outcome.reason;
@@ -111,16 +126,27 @@ class Doing {
   void shrink_failure(HuntReply& reply, const std::string& part, const std::string& way) const {
     const Question question = reply.first.question;
     const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
+    CheckOutcome failed;  // the last that fails
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
-      return fails_in(answer, part) && way_of_breaking(answer.outcome.reason) == way;
+      if (stopped() || !fails_in(answer, part) || way_of_breaking(answer.outcome.reason) != way) return false;
+      failed = answer.outcome;
+      return true;
     };
-    const Shrunk shrunk =
-        shrink(context_, reply.first, fails, how_.most_shrinking, [this] { return late(); });
+    const Shrunk shrunk = shrink(
+        context_, reply.first, fails, how_.most_shrinking, [this] { return late(); },
+        [&] { return failed.worst; });
     reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
-    if (stopped()) return;
-    const Answer last = ask_afresh(shrunk.input);
-    if (!last.failed() || stopped()) return;  // of a kernel that was not asked afresh
+    Answer last;
+    if (!stopped()) last = ask_afresh(shrunk.input);
+    if (stopped() || last.given_up) {  // what failed before counts
+      if (failed.verdict != Verdict::fail) return;
+      reply.shrunk = shrunk.input, reply.reason = failed.reason;
+      if (!afresh && !subject_.pure)
+        reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
+      return;
+    }
+    if (!last.failed()) return;  // of a kernel that was not asked afresh
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
   }
 
@@ -128,6 +154,7 @@ class Doing {
   const HowToDo& how_;
   const Operator& op_;
   const BatteryContext context_;
+  mutable std::string cannot_start_;  // why there was no fresh kernel
 };
 
 std::string input_text(const FuzzInput& input) { return to_text(CorpusCase{input, {}, {}, {}}); }
@@ -162,13 +189,22 @@ auto read_line(const std::string& line, std::string_view what, Read&& read) {
 }  // namespace
 
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how) {
+  const bool of_corpus = task.kind == HuntTask::Kind::ask && task.number == 0;
+  const auto begun = std::chrono::steady_clock::now();
+  const GiveUpAnswers at_the_end([&] {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+    if (how.stop && how.stop()) return true;
+    return of_corpus ? how.seconds && taken.count() >= *how.seconds : how.late && how.late();
+  });
   const Doing doing(subject, how);
   return task.kind == HuntTask::Kind::ask ? doing.ask_once(task) : doing.settle(task);
 }
 
 std::string way_of_breaking(const std::string& reason) {
   const std::size_t at = reason.find("the kernel failed: ");
-  return at == std::string::npos ? "" : reason.substr(at, reason.find_first_of(";(", at) - at);
+  if (at == std::string::npos) return "";
+  const std::string way = reason.substr(at, reason.find_first_of(";(", at) - at);
+  return way.substr(0, way.find_last_not_of(' ') + 1);
 }
 
 std::string to_line(const HuntTask& task) {
@@ -189,6 +225,7 @@ HuntTask parse_task(const std::string& line) {
 }
 
 std::string to_line(const HuntReply& r) {
+  if (r.cut) return dumped(Json{{"cut", true}});
   Json json{
       {"verdict", verdict_name(r.verdict)}, {"reached", to_hex_float(r.reached)}, {"ns", r.nanoseconds}};
   if (r.single) json["single"] = true;
@@ -205,6 +242,7 @@ std::string to_line(const HuntReply& r) {
 HuntReply parse_reply(const std::string& line) {
   return read_line(line, "a reply of a hunt", [&](const Json& json) {
     HuntReply r;
+    if (json.value("cut", false)) return r.cut = true, r;
     const auto reached = from_hex_float(json.at("reached").get_ref<const std::string&>());
     const auto verdict = verdict_named(json.at("verdict").get_ref<const std::string&>());
     if (!reached || !verdict)

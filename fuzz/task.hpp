@@ -4,6 +4,8 @@
 //   settle  a failure: asked again of a fresh kernel, shrunk with the same failing part
 // As text: one line of JSON, with the input as in the corpus and numbers as hex floats.
 #pragma once
+#include <optional>
+
 #include "fuzz/ask.hpp"
 #include "fuzz/subject.hpp"
 
@@ -18,6 +20,7 @@ struct HuntTask {
 
 struct HuntReply {
   bool done = false;  // false: the hunt was over before
+  bool cut = false;   // and the kernel was at it: neither passed nor failed
   // Of ask.
   Verdict verdict = Verdict::not_run;
   double reached = 0;        // largest error/bound
@@ -40,8 +43,10 @@ struct HowToDo {
   std::uint64_t seed = 0;
   Index most_shrinking = 0;
   bool first_failure_alone = false;  // a failure is not looked at closely
-  std::function<bool()> stop;        // what a kernel has answered since counts no more
-  std::function<bool()> late;        // no further question is begun to shrink a failure or to ask it again
+  std::function<bool()> stop = {};   // what a kernel has answered since counts no more
+  std::function<bool()> late = {};   // no further question is begun, and no answer of a door is waited for
+  // Of the hunt. So long each question of the corpus may take, however late it is.
+  std::optional<double> seconds = {};
 };
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how);
 
@@ -54,8 +59,9 @@ std::string to_line(const HuntReply& reply);
 HuntTask parse_task(const std::string& line);
 HuntReply parse_reply(const std::string& line);
 
-// Does tasks in any order and gives the replies in theirs. Begins none once `over` says so.
-using Crew =
-    std::function<std::vector<HuntReply>(const std::vector<HuntTask>&, const std::function<bool()>& over)>;
+// Does tasks in any order and gives the replies in theirs. Begins none once `over` says so; `seconds` are left until it is
+// late, where the hunt has a time.
+using Crew = std::function<std::vector<HuntReply>(const std::vector<HuntTask>&, std::optional<double> seconds,
+                                                  const std::function<bool()>& over)>;
 
 }  // namespace attest

@@ -92,9 +92,11 @@ std::string finding_card(const Finding& f) {
   std::string html = fmt::format("<h3>{} {}</h3>\n<p>{}</p>\n", badge(Verdict::fail), html_text(f.cause),
                                  html_text(f.reason));
   if (!f.after.empty()) html += fmt::format("<p>{}</p>\n", html_text(f.after));
-  html += fmt::format("<p class=\"soft\">{}, shrunk in {} questions; {} more of this cause{}</p>\n",
+  html += fmt::format("<p class=\"soft\">{}{}, shrunk in {} questions; {} more of this cause{}</p>\n",
+                      f.shard.empty() ? "" : "Shard " + f.shard + ": ",
                       f.at_case == 0 ? "Of the corpus" : fmt::format("Case {}", f.at_case), f.shrinking,
                       f.duplicates, f.file.empty() ? "" : "; " + html_text(f.file));
+  if (!f.file.empty() && !f.replay.empty()) html += replay_line(f.replay);
   return html + case_text(f.shrunk);
 }
 
@@ -105,8 +107,11 @@ std::string section(const HuntReport& r) {
   std::string html = fmt::format(
       "<section><h2>{} {}</h2>\n<p>{} cases in {:.1f} s, {} of the corpus before; {} decided; {} cells of "
       "the "
-      "grid{}.</p>\n",
+      "grid{}{}.</p>\n",
       badge(verdict), name_code(r.kernel), r.cases, r.seconds, r.replayed, r.decided, r.cells,
+      r.unanswered > 0 ? fmt::format("; {} not answered before the end, {} of the corpus not asked",
+                                     r.unanswered, r.not_replayed)
+                       : "",
       r.stopped ? "; interrupted" : "");
   for (const Finding& finding : r.findings) html += finding_card(finding);
   html += checks_table(r);
@@ -120,16 +125,16 @@ std::string section(const HuntReport& r) {
 
 }  // namespace
 
-std::string render_fuzz_page(const std::vector<HuntReport>& reports, const std::string& command) {
+std::string render_fuzz_page(const Hunts& hunts) {
   std::size_t causes = 0;
   Index cases = 0;
-  for (const HuntReport& r : reports) causes += r.findings.size(), cases += r.cases;
+  for (const HuntReport& r : hunts.reports) causes += r.findings.size(), cases += r.cases;
   std::string content = fmt::format(
-      "<h1>attest fuzz</h1>\n<p class=\"headline\">{} causes of failure in {} cases of {} kernels</p>\n<p>No "
-      "fault "
+      "<h1>attest fuzz</h1>\n<p class=\"headline\">{} causes of failure in {} cases of {} "
+      "kernels{}</p>\n<p>No fault "
       "found is no proof.</p>\n<p>{}</p>\n",
-      causes, cases, reports.size(), code(command));
-  for (const HuntReport& r : reports) content += section(r);
+      causes, cases, hunts.reports.size(), hunts.interrupted ? ", interrupted" : "", code(hunts.command));
+  for (const HuntReport& r : hunts.reports) content += section(r);
   return html_page("attest fuzz", content);
 }
 

@@ -2,12 +2,11 @@
 // reached, by tokens and check, the largest error/bound and its input, and every cause of failure with its shrunk case.
 #pragma once
 #include <string>
-#include <vector>
 
-#include "fuzz/hunt.hpp"
+#include "reports/hunt_json.hpp"
 
 namespace attest {
 
-std::string render_fuzz_page(const std::vector<HuntReport>& reports, const std::string& command);
+std::string render_fuzz_page(const Hunts& hunts);
 
 }  // namespace attest

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
 
 #include "reference/tensor/bad_input.hpp"
 #include "reports/join_shards.hpp"
@@ -13,64 +15,98 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const Finding& f) {
-  return {{"cause", f.cause},
-          {"check", question_name(f.shrunk.question)},
-          {"reason", f.reason},
-          {"at_case", f.at_case},
-          {"first", to_text({f.first, {}, {}, {}})},
-          {"shrunk", to_text({f.shrunk, {}, {}, {}})},
-          {"shrinking_questions", f.shrinking},
-          {"shrinking_finished", f.shrinking_finished},
-          {"duplicates", f.duplicates},
-          {"note", f.after},
-          {"file", f.file}};
+  Json json{{"cause", f.cause},
+            {"check", question_name(f.shrunk.question)},
+            {"reason", f.reason},
+            {"at_case", f.at_case},
+            {"first", to_text({f.first, {}, {}, {}})},
+            {"shrunk", to_text({f.shrunk, {}, {}, {}})},
+            {"shrinking_questions", f.shrinking},
+            {"shrinking_finished", f.shrinking_finished},
+            {"duplicates", f.duplicates},
+            {"note", f.after},
+            {"file", f.file},
+            {"replay", f.replay}};
+  if (!f.shard.empty()) json["shard"] = f.shard;
+  return json;
 }
 
-void add_numbers(Json& to, const Json& from) {
-  for (const auto& [name, value] : from.items())
-    to[name] = to.contains(name) && value.is_number_integer()
-                   ? Json(to[name].get<Index>() + value.get<Index>())
-               : to.contains(name) ? Json(to[name].get<double>() + value.get<double>())
-                                   : value;
+// So small that sums of them are none too large.
+Index count_in(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool whole = value.is_number_integer() && value >= 0 && value <= (Index(1) << 53);
+  if (!whole) throw BadInput(fmt::format("{}: {}: expected a count", key, printable(value.dump(), 100)));
+  return value;
+}
+Index count_or_0(const Json& json, const char* key) { return json.contains(key) ? count_in(json, key) : 0; }
+
+FuzzInput read_input(const Json& text) {
+  return parse_corpus_case(text.get_ref<const std::string&>(), "an input of a hunt").input;
 }
 
-void add_findings(Json& to, const Json& from, const std::string& shard) {
-  for (Json finding : from) {
-    const auto known =
-        std::ranges::find_if(to, [&](const Json& f) { return f.at("cause") == finding.at("cause"); });
-    if (known == to.end()) {
-      finding["shard"] = shard;
-      to.push_back(std::move(finding));
-    } else {
-      (*known)["duplicates"] =
-          known->at("duplicates").get<Index>() + finding.at("duplicates").get<Index>() + 1;
-    }
+Finding read_finding(const Json& json) {
+  Finding f;
+  f.cause = json.at("cause"), f.reason = json.at("reason"), f.at_case = count_in(json, "at_case");
+  f.first = read_input(json.at("first")), f.shrunk = read_input(json.at("shrunk"));
+  f.shrinking = count_in(json, "shrinking_questions"), f.shrinking_finished = json.at("shrinking_finished");
+  f.duplicates = count_in(json, "duplicates"), f.after = json.at("note"), f.file = json.at("file");
+  f.replay = json.value("replay", ""), f.shard = json.value("shard", "");
+  return f;
+}
+
+Tally read_tally(const Json& json) {
+  return {count_in(json, "asked"), count_in(json, "decided"), count_in(json, "failed"),
+          std::llround(1e9 * json.at("cpu_seconds").get<double>())};
+}
+
+HuntReport read_report(const Json& json) {
+  HuntReport r;
+  r.kernel = json.at("kernel"), r.op = json.value("operator", ""), r.source = json.value("source", "");
+  r.cases = count_in(json, "cases"), r.replayed = count_in(json, "replayed"),
+  r.decided = count_in(json, "decided");
+  r.unanswered = count_or_0(json, "unanswered"), r.not_replayed = count_or_0(json, "not_replayed");
+  r.seconds = json.at("seconds"), r.cells = static_cast<std::size_t>(count_in(json, "cells")),
+  r.grid = json.at("grid");
+  r.best = json.at("largest_ratio"), r.best_at = count_or_0(json, "worst_at");
+  if (json.contains("worst_input")) r.best_input = read_input(json["worst_input"]);
+  if (json.contains("first_failure")) r.first_failure = count_in(json, "first_failure");
+  for (const auto& [check, tally] : json.at("checks").items())
+    if (const auto question = question_named(check)) r.questions[*question] = read_tally(tally);
+  for (const auto& [why, count] : json.at("undecided").items())
+    r.undecided[why] = count_in(json["undecided"], why.c_str());
+  r.stopped = json.at("interrupted");
+  for (const Json& finding : json.at("findings")) r.findings.push_back(read_finding(finding));
+  return r;
+}
+
+void add_finding(std::vector<Finding>& findings, Finding finding) {
+  const auto known = std::ranges::find_if(findings, [&](const Finding& f) { return same_cause(f, finding); });
+  if (known == findings.end()) return findings.push_back(std::move(finding));
+  const Index all = known->duplicates + finding.duplicates + 1;
+  if (smaller(finding.shrunk, known->shrunk)) *known = std::move(finding);
+  known->duplicates = all;
+}
+
+void add_report(HuntReport& to, HuntReport from, const std::string& shard) {
+  to.cases += from.cases, to.replayed += from.replayed, to.decided += from.decided;
+  to.unanswered += from.unanswered, to.not_replayed += from.not_replayed, to.seconds += from.seconds;
+  for (const auto& [cell, ratio] : from.grid) to.grid[cell] = std::max(to.grid[cell], ratio);
+  to.cells = to.grid.size();
+  if (!to.best_input || to.best < from.best)
+    to.best = from.best, to.best_at = from.best_at, to.best_input = std::move(from.best_input);
+  for (const auto& [question, tally] : from.questions) to.questions[question] += tally;
+  for (const auto& [why, count] : from.undecided) to.undecided[why] += count;
+  for (Finding& finding : from.findings) {
+    finding.shard = shard;
+    add_finding(to.findings, std::move(finding));
   }
 }
 
-void add_kernel(Json& to, const Json& from, const std::string& shard) {
-  for (const char* count : {"cases", "replayed", "decided"})
-    to[count] = to.value(count, Index(0)) + from.at(count).get<Index>();
-  to["seconds"] = to.value("seconds", 0.0) + from.at("seconds").get<double>();
-  for (const auto& [cell, ratio] : from.at("grid").items())
-    to["grid"][cell] = std::max(to["grid"].value(cell, 0.0), ratio.get<double>());
-  to["cells"] = to["grid"].size();
-  if (!to.contains("largest_ratio") || to["largest_ratio"] < from.at("largest_ratio")) {
-    to["largest_ratio"] = from.at("largest_ratio");
-    if (from.contains("worst_input")) to["worst_input"] = from["worst_input"];
-  }
-  for (const auto& [check, tally] : from.at("checks").items()) add_numbers(to["checks"][check], tally);
-  add_numbers(to["undecided"], from.at("undecided"));
-  add_findings(to["findings"], from.at("findings"), shard);
-}
-
-Json empty_kernel(const Json& name) {
-  return {{"kernel", name},
-          {"grid", Json::object()},
-          {"checks", Json::object()},
-          {"undecided", Json::object()},
-          {"findings", Json::array()},
-          {"interrupted", false}};
+// Of a hunt in shards: the case of the shard that was the first to fail means nothing for all.
+HuntReport empty_report(const HuntReport& like) {
+  HuntReport r;
+  r.kernel = like.kernel, r.op = like.op, r.source = like.source;
+  return r;
 }
 
 }  // namespace
@@ -84,36 +120,55 @@ Json to_json(const HuntReport& r) {
         {"failed", tally.failed},
         {"cpu_seconds", static_cast<double>(tally.nanoseconds) * 1e-9}};
   for (const Finding& finding : r.findings) findings.push_back(to_json(finding));
-  Json json{{"kernel", r.kernel},       {"cases", r.cases},        {"replayed", r.replayed},
-            {"decided", r.decided},     {"seconds", r.seconds},    {"cells", r.cells},
-            {"grid", r.grid},           {"largest_ratio", r.best}, {"checks", checks},
-            {"undecided", r.undecided}, {"findings", findings},    {"interrupted", r.stopped}};
+  Json json{{"kernel", r.kernel},      {"operator", r.op},         {"cases", r.cases},
+            {"replayed", r.replayed},  {"decided", r.decided},     {"seconds", r.seconds},
+            {"cells", r.cells},        {"grid", r.grid},           {"largest_ratio", r.best},
+            {"checks", checks},        {"undecided", r.undecided}, {"findings", findings},
+            {"interrupted", r.stopped}};
+  if (!r.source.empty()) json["source"] = r.source;
+  if (r.unanswered > 0) json["unanswered"] = r.unanswered, json["not_replayed"] = r.not_replayed;
   if (r.first_failure) json["first_failure"] = *r.first_failure;
-  if (r.best_input) json["worst_input"] = to_text({*r.best_input, {}, {}, {}});
+  if (r.best_input) json["worst_input"] = to_text({*r.best_input, {}, {}, {}}), json["worst_at"] = r.best_at;
   return json;
+}
+
+Hunts read_hunts(const Json& document, const std::string& where) {
+  try {
+    if (document.at("schema") != hunt_schema) throw BadInput(fmt::format("expected schema {}", hunt_schema));
+    Hunts hunts{document.at("command"), document.at("interrupted"), {}};
+    for (const Json& kernel : document.at("kernels")) hunts.reports.push_back(read_report(kernel));
+    return hunts;
+  } catch (const Json::exception& error) {
+    throw BadInput(
+        fmt::format("{}: no hunt as attest fuzz leaves it: {}", where, printable(error.what(), 200)));
+  } catch (const BadInput& error) {
+    throw BadInput(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+Hunts read_hunts(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return read_hunts(Json::parse(file, nullptr, false), printable(path.native(), 200));
 }
 
 Json join_hunts(const std::vector<std::filesystem::path>& paths) {
   const std::vector<Json> shards = shard_documents(paths, "kernels");
-  Json joined = shards[0];
-  for (const char* own : {"shard", "corpus", "not_run_before"}) joined.erase(own);
-  joined["command"] = shards[0]["shard"]["command"];
-  joined["kernels"] = Json::array();
-  try {
-    for (const Json& kernel : shards[0]["kernels"])
-      joined["kernels"].push_back(empty_kernel(kernel.at("kernel")));
-    for (std::size_t s = 0; s < shards.size(); ++s) {
-      const std::string name = fmt::format("{}/{}", s + 1, shards.size());
-      if (shards[s].at("interrupted") || shards[s]["kernels"].size() != joined["kernels"].size())
-        throw BadInput(
-            fmt::format("shard {} was interrupted, expected one that has finished: --resume goes on", name));
-      for (std::size_t k = 0; k < joined["kernels"].size(); ++k)
-        add_kernel(joined["kernels"][k], shards[s]["kernels"][k], name);
-    }
-  } catch (const Json::exception& error) {
-    throw BadInput(fmt::format("no hunts as attest fuzz leaves them: {}", printable(error.what(), 200)));
+  std::vector<HuntReport> joined;
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    const std::string name = fmt::format("{}/{}", s + 1, shards.size());
+    Hunts hunts = read_hunts(shards[s], "shard " + name);
+    if (s == 0)
+      for (const HuntReport& report : hunts.reports) joined.push_back(empty_report(report));
+    if (hunts.interrupted || hunts.reports.size() != joined.size())
+      throw BadInput(
+          fmt::format("shard {} was interrupted, expected one that has finished: --resume goes on", name));
+    for (std::size_t k = 0; k < joined.size(); ++k) add_report(joined[k], std::move(hunts.reports[k]), name);
   }
-  return joined;
+  Json all = shards.at(0);
+  for (const char* own : {"shard", "corpus", "not_run_before"}) all.erase(own);
+  all["command"] = shards[0]["shard"]["command"], all["kernels"] = Json::array();
+  for (const HuntReport& report : joined) all["kernels"].push_back(to_json(report));
+  return all;
 }
 
 }  // namespace attest

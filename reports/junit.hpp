@@ -1,6 +1,5 @@
-// The report of a run as JUnit XML, as Jenkins and the test reporters of GitHub and GitLab read it: a suite per operator,
-// a test case per case. FAIL and SUSPECT are failures, UNDECIDED is an error (the test did not come to a result), NOT RUN
-// is skipped; a run without cases or without an end is an error.
+// The report of a run as JUnit XML (junit_parts.hpp): a suite per operator, a test case per case; a run without cases or
+// without an end is an error.
 #pragma once
 
 #include <string>

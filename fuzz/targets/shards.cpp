@@ -1,11 +1,13 @@
-// Bytes as what a shard has left behind: refused, or joined to a whole of which nothing is missing. Records, a ledger and
-// a kill matrix.
+// Bytes as what a shard has left behind: refused, or joined to a whole of which nothing is missing. Records, a ledger, a kill
+// matrix, and a hunt, which is shown as well.
 #include <unistd.h>
 
 #include <fstream>
 
 #include "fuzz/targets/target.hpp"
 #include "gpu_checks/mutants/kill_matrix_json.hpp"
+#include "reports/fuzz_page.hpp"
+#include "reports/hunt_junit.hpp"
 #include "reports/join_shards.hpp"
 
 namespace attest {
@@ -33,6 +35,14 @@ void join(const std::filesystem::path& path) {
       require(read_matrix(matrix_json(matrix), "f").rows.size() == matrix.rows.size(), "rows are lost");
       (void)matrix_text(matrix);
     });
+  accepted([&] { (void)read_hunts(path); });
+  accepted([&] {
+    const auto joined = join_hunts({path});
+    require(!joined.contains("shard"), "a whole that is a part");
+    const Hunts hunts = read_hunts(joined, "f");
+    require(hunts.reports.size() == joined["kernels"].size(), "kernels are lost");
+    (void)render_fuzz_page(hunts), (void)render_hunt_junit(hunts);
+  });
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -264,6 +263,18 @@ bool Child::send_packet(std::string_view packet, std::span<const int> descriptor
   return sendmsg(control_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(packet.size());
 }
 
+namespace {
+thread_local const std::function<bool()>* unwanted_now = nullptr;
+constexpr int between_questions = 500;  // milliseconds
+bool is_unwanted() { return unwanted_now && (*unwanted_now)(); }
+}  // namespace
+
+GiveUpAnswers::GiveUpAnswers(std::function<bool()> unwanted)
+    : unwanted_(std::move(unwanted)), outer_(unwanted_now) {
+  unwanted_now = &unwanted_;
+}
+GiveUpAnswers::~GiveUpAnswers() { unwanted_now = outer_; }
+
 bool Child::write_line(std::string_view line, Deadline deadline) {
   const WithoutSigpipe quietly;
   std::string rest = std::string(line) + '\n';
@@ -277,6 +288,7 @@ bool Child::write_line(std::string_view line, Deadline deadline) {
     if (errno != EAGAIN) return false;
     // A child that prints much before it reads must not wait for us.
     drain(output_, out_), drain(errors_, err_);
+    if (is_unwanted()) throw AnswerGivenUp{};
     pollfd ready{input_.get(), POLLOUT, 0};
     if (poll(&ready, 1, std::min(milliseconds_until(deadline), 50)) == 0 && milliseconds_until(deadline) == 0)
       return false;
@@ -294,17 +306,7 @@ void Child::drain(Descriptor& from, Transcript& into) {
   }
 }
 
-namespace {
-std::atomic<bool (*)()> unwanted_now{nullptr};
-bool is_unwanted() {
-  const auto asked = unwanted_now.load();
-  return asked && asked();
-}
-}  // namespace
-
-void give_up_answers_when(bool (*unwanted)()) { unwanted_now = unwanted; }
-
-WorkerAnswer Child::wait(bool packets, Deadline deadline, bool to_a_call) {
+WorkerAnswer Child::wait(bool packets, Deadline deadline) {
   std::vector<char> packet(1 << 20);
   while (true) {
     if (!packets)
@@ -313,7 +315,8 @@ WorkerAnswer Child::wait(bool packets, Deadline deadline, bool to_a_call) {
     std::array<pollfd, 3> fds{pollfd{output_.get(), POLLIN, 0}, pollfd{errors_.get(), POLLIN, 0},
                               pollfd{packets ? control_.get() : -1, POLLIN, 0}};
     const int left = milliseconds_until(deadline);
-    const int longest = to_a_call ? std::min(left, 500) : left;
+    const bool unwanted = is_unwanted();
+    const int longest = unwanted ? 0 : unwanted_now ? std::min(left, between_questions) : left;
     if (poll(fds.data(), fds.size(), longest) < 0 && errno != EINTR)
       return {WorkerAnswer::ended, std::strerror(errno)};
     drain(output_, out_), drain(errors_, err_);
@@ -322,16 +325,14 @@ WorkerAnswer Child::wait(bool packets, Deadline deadline, bool to_a_call) {
       if (got > 0) return {WorkerAnswer::given, {packet.data(), static_cast<std::size_t>(got)}};
       if (got == 0 || (errno != EAGAIN && errno != EINTR)) return {WorkerAnswer::ended, ending()};
     }
-    if ((left == 0 || (to_a_call && is_unwanted())) && !out_.has_reply()) return {WorkerAnswer::late, ""};
+    if (!packets && out_.has_reply()) continue;
+    if (unwanted) throw AnswerGivenUp{};
+    if (left == 0) return {WorkerAnswer::late, ""};
   }
 }
 
-WorkerAnswer Child::receive_packet(Deadline deadline, bool to_a_call) {
-  return wait(true, deadline, to_a_call);
-}
-WorkerAnswer Child::receive_reply(Deadline deadline, bool to_a_call) {
-  return wait(false, deadline, to_a_call);
-}
+WorkerAnswer Child::receive_packet(Deadline deadline) { return wait(true, deadline); }
+WorkerAnswer Child::receive_reply(Deadline deadline) { return wait(false, deadline); }
 
 bool Child::has_reply() {
   drain(output_, out_);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,9 +60,20 @@ struct WorkerAnswer {
   std::string text;  // given: the answer; ended: how the child ended
 };
 
-// Asked about twice a second while the answer to a call is waited for: true ends the wait as if the answer were late, for
-// one that is not wanted any more.
-void give_up_answers_when(bool (*unwanted)());
+// Thrown by what waits for a child. It says nothing about the child, which may be about to answer.
+struct AnswerGivenUp {};
+// While it lives, this thread waits for no child any longer once `unwanted` says so, which is asked twice a second.
+class GiveUpAnswers {
+ public:
+  explicit GiveUpAnswers(std::function<bool()> unwanted);
+  ~GiveUpAnswers();
+  GiveUpAnswers(const GiveUpAnswers&) = delete;
+  GiveUpAnswers& operator=(const GiveUpAnswers&) = delete;
+
+ private:
+  const std::function<bool()> unwanted_;
+  const std::function<bool()>* outer_;
+};
 
 class Child {
  public:
@@ -73,10 +85,10 @@ class Child {
 
   // Packets to and from the socket that the child finds as file descriptor 3.
   bool send_packet(std::string_view packet, std::span<const int> descriptors = {});
-  WorkerAnswer receive_packet(Deadline deadline, bool to_a_call = false);
+  WorkerAnswer receive_packet(Deadline deadline);
   // A line to standard input; then the next reply line from standard output.
   bool write_line(std::string_view line, Deadline deadline);
-  WorkerAnswer receive_reply(Deadline deadline, bool to_a_call = false);
+  WorkerAnswer receive_reply(Deadline deadline);
   bool has_reply();  // already there, without waiting
 
   // `; it printed: "..."` with the last lines of standard output and error that were not yet given; or nothing.
@@ -84,7 +96,7 @@ class Child {
   void kill();
 
  private:
-  WorkerAnswer wait(bool packets, Deadline deadline, bool to_a_call);
+  WorkerAnswer wait(bool packets, Deadline deadline);
   void drain(Descriptor& from, Transcript& into);
   std::string ending();
   void hear(int milliseconds);  // what the supervisor tells

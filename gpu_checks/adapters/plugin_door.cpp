@@ -100,6 +100,16 @@ class Plugin {
     if (std::string why = not_offered(kernel, problem); !why.empty())
       return {KernelStatus::unsupported, why, {}, 0};
     const std::lock_guard lock(guard_);
+    try {
+      return call(kernel, index, strided, problem);
+    } catch (const AnswerGivenUp&) {
+      worker_.reset();  // the next call shall not take its answer for its own
+      throw;
+    }
+  }
+
+ private:
+  KernelResult call(const Kernel& kernel, std::size_t index, bool strided, const Problem& problem) {
     const auto failed = [](std::string why) {
       return KernelResult{KernelStatus::failed, "the kernel " + std::move(why), {}, 0};
     };
@@ -119,11 +129,11 @@ class Plugin {
                        {"options", options_of(problem)}};
     const bool sent = worker_->send_packet(request.dump(), std::array{in.get(), out.get()});
     const Deadline deadline = in_seconds(options_.seconds);
-    WorkerAnswer answer = worker_->receive_packet(deadline, true);
+    WorkerAnswer answer = worker_->receive_packet(deadline);
     std::string crash;
     if (answer.kind == WorkerAnswer::given && answer.text.starts_with('!')) {
       crash = ": it " + printable(answer.text.substr(1), 120);
-      answer = worker_->receive_packet(deadline, true);
+      answer = worker_->receive_packet(deadline);
     }
     const auto ended = [&](const std::string& how) {
       const std::string printed = worker_->printed();
@@ -144,7 +154,6 @@ class Plugin {
     }
   }
 
- private:
   static KernelResult with_outputs(KernelResult result, const Region& outputs, const MemoryFile& out) {
     const std::vector<std::byte> bytes = out.read(outputs.image().size());
     if (const std::string wrong = outputs.fault(bytes); !wrong.empty())

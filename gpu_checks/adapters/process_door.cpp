@@ -91,13 +91,16 @@ class Process {
     const auto failed = [](const std::string& why) {
       return KernelResult{KernelStatus::failed, "the process " + why, {}, 0};
     };
-    if (!child_) try {
-        if (start() != announcement_) return failed("announces something else when it is started again");
-      } catch (const BadInput& error) {
-        return failed("cannot be started again: " + std::string(error.what()));
-      }
     try {
+      if (!child_) try {
+          if (start() != announcement_) return failed("announces something else when it is started again");
+        } catch (const BadInput& error) {
+          return failed("cannot be started again: " + std::string(error.what()));
+        }
       return call(kernel, problem);
+    } catch (const AnswerGivenUp&) {
+      child_.reset();  // the next call shall not take its answer for its own
+      throw;
     } catch (const Misbehaved& fault) {
       const std::string printed = child_->printed();
       child_.reset();  // who knows what it would answer next
@@ -106,8 +109,8 @@ class Process {
   }
 
  private:
-  std::string receive(Deadline deadline, double seconds, const char* nothing, bool to_a_call = false) {
-    WorkerAnswer answer = child_->receive_reply(deadline, to_a_call);
+  std::string receive(Deadline deadline, double seconds, const char* nothing) {
+    WorkerAnswer answer = child_->receive_reply(deadline);
     if (answer.kind == WorkerAnswer::late) throw Misbehaved{fmt::format("{} within {} s", nothing, seconds)};
     if (answer.kind == WorkerAnswer::ended) throw Misbehaved{answer.text};
     return std::move(answer.text);
@@ -129,7 +132,7 @@ class Process {
     const Deadline deadline = in_seconds(options_.seconds);
     const bool read = child_->write_line(request.dump(), deadline);
     KernelResult result = read_call_reply(
-        receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call", true), calls_);
+        receive(deadline, options_.seconds, read ? "did not answer" : "did not read its call"), calls_);
     if (child_->has_reply()) throw Misbehaved{"answered the call twice"};
     if (result.status != KernelStatus::ok) return result;
     read_outputs(outputs, out, result);

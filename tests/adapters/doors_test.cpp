@@ -81,6 +81,7 @@ TEST(Plugin, EveryKindOfMisconductIsAVerdictOfThatCaseAndTheRunGoesOn) {
       {"exits", fail, "ended itself with exit code 3; it printed: \"I have had enough\""},
       {"exits_well", fail, "ended itself with exit code 0"},
       {"never_returns", fail, "did not return within 2 s; it printed: \"thinking ...\""},
+      {"never_returns_and_says_it_did", fail, "did not return within 2 s"},
       {"kills_supervisor", fail, "did not return within 2 s"},
       {"closes_everything", fail, "ended itself with exit code 0"},
       {"writes_to_socket", fail, "wrote to a socket that is not its own"},

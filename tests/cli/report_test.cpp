@@ -67,15 +67,27 @@ TEST_F(Made, RecordsTakeTheirFormFromTheNameOfTheFile) {
   EXPECT_EQ(text_of(out), run("report " + made + " --csv").out);
 }
 
-TEST_F(ReportCommand, OfAHuntSaysWhoWritesItsPage) {
-  const std::string hunt = (folder / "hunt").string();
-  run("fuzz --kernel cpu.linear.stream.fp32 --cases 2 --seed 1 --output " + hunt);
+TEST_F(ReportCommand, OfAHuntIsItsPageOrJunitAsTheHuntWroteThem) {
+  const std::string hunt = (folder / "hunt").string(), junit = (folder / "hunt.xml").string(),
+                    out = (folder / "out").string();
+  run("fuzz --kernel mutant.hla2.cross_dropped --cases 12 --seed 3 --output " + hunt + " --junit " + junit);
   ASSERT_TRUE(std::filesystem::exists(hunt + "/fuzz.json"));
+  EXPECT_THAT(text_of(junit), HasSubstr("failures=\"1\""));
   for (const std::string& path : {hunt, hunt + "/fuzz.json"}) {
-    const ProgramRun refused = run("report " + path + " --html");
-    EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.err, HasSubstr("whose page attest fuzz --output writes"));
-    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+    EXPECT_EQ(run("report " + path + " --html --output " + out).exit_code, 0);
+    EXPECT_EQ(text_of(out), text_of(hunt + "/index.html"));
+    EXPECT_EQ(run("report " + path + " --junit --output " + out).exit_code, 0);
+    EXPECT_EQ(text_of(out), text_of(junit));
+  }
+  const std::pair<std::string, const char*> refused[] = {
+      {hunt + " --csv", "expected --html or --junit"},
+      {hunt + " " + hunt + " --html", "expected them alone"},
+      {hunt + "/fuzz.json --html --output " + hunt + "/fuzz.json", "--output"}};
+  for (const auto& [arguments, why] : refused) {
+    const ProgramRun one = run("report " + arguments);
+    EXPECT_EQ(one.exit_code, 2) << arguments;
+    EXPECT_THAT(one.err, HasSubstr(why));
+    EXPECT_EQ(std::count(one.err.begin(), one.err.end(), '\n'), 1) << one.err;
   }
 }
 

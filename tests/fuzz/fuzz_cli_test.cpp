@@ -43,6 +43,8 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--minimise --corpus " + (folder / "c").string() + " --time 5s", "expected no --time"},
       {"--minimise --corpus " + (folder / "c").string() + " --cases 5", "expected no --cases"},
       {"--minimise --corpus " + (folder / "c").string() + " --json x", "expected no --json"},
+      {"--minimise --corpus " + (folder / "c").string() + " --junit x", "expected no --junit"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --junit /proc/attest/x.xml", "x.xml"},
       {"--minimise --corpus " + (folder / "c").string() + " --output x", "expected no --output"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --shard 1/2", "expected --seed"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --seed 1 --shard 1/6", "one at least for each of 6"},
@@ -75,13 +77,16 @@ TEST(FuzzCommand, ShardsAreJoinedByCauseAndOfAKilledOneItIsSaidWhatWasDone) {
   EXPECT_EQ(one["cases"], 11);
   EXPECT_EQ(all["cases"], 21);
   EXPECT_EQ(all["largest_ratio"], std::max(one["largest_ratio"], two["largest_ratio"]));
-  std::set<std::string> causes;
+  std::set<std::string> inputs;  // of all checks the same
   std::int64_t failures = 0, of_shards = 0;
   for (const auto* part : {&one, &two})
-    for (const auto& finding : (*part)["findings"])
-      causes.insert(finding["cause"]), of_shards += 1 + finding["duplicates"].get<std::int64_t>();
+    for (const auto& finding : (*part)["findings"]) {
+      const std::string shrunk = finding["shrunk"];
+      inputs.insert(shrunk.substr(shrunk.find("values zeros")));
+      of_shards += 1 + finding["duplicates"].get<std::int64_t>();
+    }
   for (const auto& finding : all["findings"]) failures += 1 + finding["duplicates"].get<std::int64_t>();
-  EXPECT_EQ(all["findings"].size(), causes.size());
+  EXPECT_EQ(all["findings"].size(), inputs.size());
   EXPECT_EQ(failures, of_shards);
 
   const auto refused = [&](const std::string& shards, const std::string& why) {
@@ -122,6 +127,8 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
   const ProgramRun replayed = run_attest(folder, "replay " + file);
   EXPECT_EQ(replayed.exit_code, 1) << replayed.err;
   EXPECT_THAT(replayed.out, HasSubstr("FAIL       mutant.hla2.cross_dropped"));
+  EXPECT_THAT(finding.at("replay"),
+              testing::EndsWith(" replay --kernel mutant.hla2.cross_dropped '" + file + "'"));
   const ProgramRun right = run_attest(folder, "replay " + file + " --kernel cpu.hla2.chunk16.direct.fp32");
   EXPECT_EQ(right.exit_code, 0) << right.out << right.err;
 
@@ -136,6 +143,20 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
   const ProgramRun after =
       run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 1 --seed 99 --corpus " + corpus);
   EXPECT_EQ(after.exit_code, 1) << "the thinned corpus kills no more\n" << after.out;
+}
+
+// As they stand in the document, into a shell.
+TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
+  const TemporaryFolder folder;
+  const std::string json = (folder / "x.json").string();
+  run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 15 --seed 3 --json " + json);
+  const auto finding = nlohmann::json::parse(text_of(json)).at("kernels").at(0).at("findings").at(0);
+  std::ofstream(folder / "replay.sh") << finding.at("replay").get<std::string>() << '\n';
+  const std::string line = "bash " + (folder / "replay.sh").string() + " >" + (folder / "out").string();
+  const int status = std::system(line.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(text_of(folder / "out"), HasSubstr("FAIL       mutant.hla2.cross_dropped"));
+  EXPECT_THAT(text_of(folder / "out"), HasSubstr(finding.at("reason").get<std::string>()));
 }
 
 std::size_t cases_in(const std::filesystem::path& folder) { return read_corpus(folder).cases.size(); }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fuzz/features.hpp"
+#include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -65,6 +66,56 @@ TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   EXPECT_FALSE(report.findings.back().shrinking_finished);
 }
 
+DoorOptions hostile_process(const std::string& how) {
+  set_worker_program(std::getenv("ATTEST_PROGRAM"));
+  DoorOptions doors;
+  doors.processes = {"python3 tests/adapters/plugins/hostile.py " + how};
+  return doors;
+}
+// With kernels of the door alone.
+HuntReport hunt_process(const std::string& how, double time_limit, const HuntOptions& options,
+                        const std::vector<CorpusCase>& corpus = {}) {
+  DoorOptions doors = hostile_process(how);
+  doors.seconds = time_limit;
+  const auto fresh = [doors] { return open_doors(doors).at(0); };
+  return hunt({fresh(), fresh, false, true}, corpus, options);
+}
+
+// It is neither a pass nor a failure: nobody knows what it would have answered.
+TEST(Hunt, AnAnswerThatIsNotThereAtTheEndIsCountedAsNotAnswered) {
+  HuntOptions options;
+  options.seconds = 1.5, options.seed = 1;
+  const HuntReport cut = hunt_process("is_silent", 60, options);
+  EXPECT_LT(cut.seconds, 10);
+  EXPECT_EQ(cut.unanswered, 1);
+  EXPECT_EQ(cut.cases, 0);
+  EXPECT_TRUE(cut.findings.empty());
+  // Within its time a kernel that hangs fails.
+  options.seconds = 6;
+  const HuntReport hangs = hunt_process("is_silent", 1, options);
+  ASSERT_EQ(hangs.findings.size(), 1u);
+  EXPECT_THAT(hangs.findings[0].reason, testing::HasSubstr("did not answer within 1 s"));
+  EXPECT_GT(hangs.cases, 0);
+}
+
+TEST(Hunt, OfTheCorpusWhatFollowsAnAnswerThatIsNotThereAtTheEndIsNotAsked) {
+  FuzzInput small;
+  small.shape = parse_case("linear variant=masked T=2 d=1 dv=1 H=1 B=1 seed=1");
+  const std::vector<CorpusCase> corpus(5, CorpusCase{small, "", "", "small.case"});
+  HuntOptions options;
+  options.seconds = 1;
+  const HuntReport cut = hunt_process("is_silent", 60, options, corpus);
+  EXPECT_EQ(cut.unanswered, 1);
+  EXPECT_EQ(cut.replayed, 0);
+  EXPECT_EQ(cut.not_replayed, 5);
+  EXPECT_LT(cut.seconds, 10);
+  // What answers is asked whole, even when it takes longer than the hunt: here 0.3 s each.
+  const HuntReport whole = hunt_process("slow_correct", 60, options, corpus);
+  EXPECT_GT(whole.seconds, 1.2);
+  EXPECT_EQ(whole.replayed, 5);
+  EXPECT_EQ(whole.not_replayed + whole.unanswered, 0);
+}
+
 TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
   Kernel kernel = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
   kernel.run = [run = kernel.run](const Problem& problem) -> KernelResult {
@@ -76,6 +127,34 @@ TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {
   options.cases = 40, options.seed = 2;
   const HuntReport report = hunt({kernel, [&] { return kernel; }, true, false}, {}, options);
   EXPECT_EQ(report.findings.size(), 2u);
+}
+
+// A fault beyond what small inputs reach: 255 chunks of 16, then nothing is written.
+TEST(Hunt, WhatFailsOnAWideInputAloneIsMadeSmallToo) {
+  HuntOptions options;
+  options.cases = 4, options.seed = 1;
+  const Subject subject = find_subjects("mutant.hla2.width_chunk_8", "", {}).at(0);
+  const HuntReport report = hunt(subject, {}, options);
+  ASSERT_EQ(report.findings.size(), 1u);
+  const Finding& finding = report.findings[0];
+  EXPECT_EQ(finding.first.question, Question::width);
+  EXPECT_EQ(finding.shrunk.question, Question::lattice);
+  EXPECT_EQ(*finding.shrunk.shape.tokens, 255 * 16 + 1);
+  EXPECT_LE(finding.shrunk.edits.size(), 3u);
+  // One token less passes.
+  const BatteryContext context{subject.kernel, operator_named("hla2", "masked"), 1, Effort::quick};
+  FuzzInput shorter = finding.shrunk;
+  EXPECT_TRUE(ask(context, shorter).failed());
+  --*shorter.shape.tokens;
+  EXPECT_EQ(ask(context, shorter).outcome.verdict, Verdict::pass);
+}
+
+TEST(Hunt, WhereSmallInputsFailAWideOneIsNoCause) {
+  HuntOptions options;
+  options.cases = 16, options.seed = 1;
+  const HuntReport report = hunt(find_subjects("mutant.hla2.cross_dropped", "", {}).at(0), {}, options);
+  EXPECT_GT(report.questions.at(Question::width).failed, 0);
+  for (const Finding& finding : report.findings) EXPECT_NE(finding.first.question, Question::width);
 }
 
 // Three checks fail the same two tokens.
@@ -190,6 +269,15 @@ TEST(Features, TellInputsApartByTheirPlaceInTheGrid) {
   EXPECT_THAT(cell("T=17 d=3 dv=2 H=1 B=1 gates=none seed=1"), testing::HasSubstr("open"));
   EXPECT_THAT(cell("T=17 d=3 dv=2 H=1 B=1 gates=extreme seed=1"), testing::HasSubstr("mixed"));
   EXPECT_NE(base, cell("T=17 d=3 dv=2 H=1 B=1 recipe=range gates=published seed=1"));
+}
+
+// Pairs that share a number are counted as one, and a seed then draws other inputs. The numbers: SplitMix64 in Python.
+TEST(Features, TraitsHaveTheSameNumbersOnEveryMachine) {
+  const std::vector<std::uint64_t> pairs = pairs_of({"lattice", "nC+1", ""});
+  EXPECT_EQ(pairs,
+            (std::vector<std::uint64_t>{0x5bdb5a9479543881u, 0x285d03ece5ff3a2au, 0x3a33aee98c45e84eu,
+                                        0x5601d0a315577752u, 0x222dbe3748c2c7b2u, 0xa246c87583c7cd1au}));
+  EXPECT_NE(pairs_of({"nC+1", "lattice", ""}), pairs) << "a word in another place is another trait";
 }
 
 }  // namespace

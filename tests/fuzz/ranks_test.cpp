@@ -96,6 +96,25 @@ TEST_F(MpiRun, WhatAKilledRankLeavesIsListedAndDoneByTheResumedRun) {
   EXPECT_THAT(gaps, testing::EndsWith("-300"));
 }
 
+// A kernel that is wrong and takes its time: what one rank shrinks does not begin with a time of its own.
+TEST_F(MpiRun, TheRanksEndWithTheTimeOfTheHunt) {
+  const std::string hunt = " --seed 1 --batch 12 --json " + path("x.json");
+  const ProgramRun wrong = run(
+      3, "--process 'python3 tests/adapters/plugins/hostile.py slow_and_drops_last_token' --time 10s" + hunt);
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out << wrong.err;
+  const Json found = Json::parse(text_of(path("x.json"))).at("kernels").at(0);
+  EXPECT_LT(found.at("seconds"), 11.5);
+  EXPECT_FALSE(found.at("findings").at(0).at("shrinking_finished")) << "it was not shrunk for long enough";
+  // Every rank is cut in the question that it is at.
+  const ProgramRun silent =
+      run(3, "--process 'python3 tests/adapters/plugins/hostile.py is_silent' --time 3s" + hunt);
+  EXPECT_EQ(silent.exit_code, 3) << silent.out << silent.err;
+  const Json cut = Json::parse(text_of(path("x.json"))).at("kernels").at(0);
+  EXPECT_LT(cut.at("seconds"), 5);
+  EXPECT_EQ(cut.at("unanswered"), 3);
+  EXPECT_THAT(silent.out, HasSubstr("not answered before the end: 3"));
+}
+
 TEST_F(MpiRun, ADamagedJournalIsRefusedInOneLine) {
   std::filesystem::create_directories(path("run"));
   const std::string hunt = "--kernel cpu.linear.stream.fp32 --cases 4 --seed 5 --output " + path("run");

@@ -59,5 +59,14 @@ TEST(HuntTasks, RefuseWhatIsNone) {
   }
 }
 
+// Under load a process may not have printed anything yet.
+TEST(HuntTasks, AKernelBreaksInOneWayWhateverItPrintedAndWhateverTheInput) {
+  const std::string way = "the kernel failed: the process did not answer within 1 s";
+  for (const char* rest :
+       {"", "; it printed: \"compiling ...\"", " (T=3 d=1)", "; it printed: \"x\" (T=3 d=1)"})
+    EXPECT_EQ(way_of_breaking("on 1 of 2 inputs: " + way + rest), way) << rest;
+  EXPECT_EQ(way_of_breaking("1 of 3 elements differ (T=3)"), "");
+}
+
 }  // namespace
 }  // namespace attest

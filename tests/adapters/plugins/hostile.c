@@ -122,6 +122,13 @@ static attest_status never_returns(const attest_call* call) {
   }
   return ATTEST_OK;
 }
+// In the words of the other door.
+static attest_status never_returns_and_says_it_did(const attest_call* call) {
+  (void)call;
+  printf("@attest {\"call\": 1, \"status\": \"ok\"}\n");
+  fflush(stdout);
+  return never_returns(call);
+}
 static attest_status kills_supervisor(const attest_call* call) {
   kill(getppid(), SIGKILL);
   return never_returns(call);
@@ -209,6 +216,7 @@ static attest_kernel kernels[] = {
     KERNEL(exits, "", NULL),
     KERNEL(exits_well, "", NULL),
     KERNEL(never_returns, "", NULL),
+    KERNEL(never_returns_and_says_it_did, "", NULL),
     KERNEL(kills_supervisor, "", NULL),
     KERNEL(closes_everything, "", NULL),
     KERNEL(writes_to_socket, "", NULL),

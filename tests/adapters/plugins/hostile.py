@@ -45,7 +45,7 @@ def compute(request):
             state = [[0.0] * dv for _ in range(d)]
             for t in range(T):
                 row = (b * T + t) * H + h
-                if not (how == "drops_last_token" and t == T - 1):
+                if not (how.endswith("drops_last_token") and t == T - 1):
                     for i in range(d):
                         for c in range(dv):
                             state[i][c] += k[row * d + i] * v[row * dv + c]
@@ -128,6 +128,8 @@ def answer(request):
         return say({"call": call + 1, "status": "ok"})
     if how == "answers_too_deep":
         return say('{"call": ' + "[" * 400000 + "]" * 400000 + "}")
+    if how.startswith("slow_"):
+        time.sleep(0.3)
     compute(request)
     if how == "ends_before_it_began":
         return say({"call": call, "status": "ok", "nanoseconds": -5})

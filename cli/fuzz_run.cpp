@@ -1,0 +1,358 @@
+// One `attest fuzz`, on one or more ranks.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/battery.hpp"
+#include "cli/commands.hpp"
+#include "cli/doors.hpp"
+#include "cli/fuzz_arguments.hpp"
+#include "cli/fuzz_print.hpp"
+#include "cli/options.hpp"
+#include "cli/ranks.hpp"
+#include "cli/version.hpp"
+#include "gpu_checks/adapters/sha256.hpp"
+#include "reference/cases/random.hpp"
+#include "reference/tensor/atomic_file.hpp"
+#include "reference/tensor/bad_input.hpp"
+#include "reports/fuzz_page.hpp"
+#include "reports/hunt_json.hpp"
+#include "reports/hunt_junit.hpp"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Interrupted once, the hunt ends with its report; interrupted again, the program ends.
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void interrupt(int) { interrupted = true; }
+
+void stop_on_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {  // mpirun hands USR1 on and waits
+    struct sigaction action {};
+    action.sa_handler = interrupt;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+// What was found, and with the objective error what came nearest to its bound, goes into the corpus.
+void remember(const std::string& folder, Objective objective, HuntReport& report,
+              std::vector<std::string>& added) {
+  if (folder.empty()) return;
+  if (objective == Objective::error && report.best_input && report.best_at > 0) {
+    const auto path =
+        add_to_corpus(folder, {*report.best_input,
+                               report.kernel,
+                               fmt::format("{}: error/bound {:.4g}", report.kernel, report.best),
+                               {}});
+    if (!path.empty()) added.push_back(path.string());
+  }
+  for (Finding& finding : report.findings) {
+    if (!finding.file.empty()) continue;
+    const auto path =
+        add_to_corpus(folder, {finding.shrunk, report.kernel, report.kernel + ": " + finding.reason, {}});
+    if (path.empty()) continue;
+    finding.file = path.string(), added.push_back(finding.file);
+  }
+}
+
+int exit_of(const std::vector<HuntReport>& reports) {
+  Index failed = 0, decided = 0, cases = 0;
+  for (const HuntReport& r : reports)
+    failed += std::ssize(r.findings), decided += r.decided, cases += r.cases + r.replayed + r.unanswered;
+  return failed > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
+}
+
+void check_arguments(const FuzzArguments& arguments, const DoorOptions& doors) {
+  if (arguments.seconds && arguments.cases) throw BadInput("--time and --cases: expected one of the two");
+  if (arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty())
+    throw BadInput("--kernel, --plugin or --process: expected one of them, such as --kernel cpu.hla2.*");
+  if (arguments.resume && arguments.output.empty())
+    throw BadInput("--resume: goes on with what --output DIR holds, expected --output beside it");
+  require_seed(arguments.shard, arguments.seed);
+  if (arguments.shard && arguments.cases > 0 && arguments.cases < arguments.shard->of)
+    throw BadInput(fmt::format("--cases {}: expected one at least for each of {} shards", arguments.cases,
+                               arguments.shard->of));
+  if (arguments.threads > 0 && launched_by_mpirun())
+    throw BadInput("--threads: not with mpirun, whose ranks ask one case at a time, expected a rank a core");
+}
+
+class FuzzRun {
+ public:
+  FuzzRun(const FuzzArguments& arguments, const DoorOptions& doors) : arguments_(arguments), doors_(doors) {}
+
+  int run() {
+    ranks_.take_own_gpu();
+    if (const std::string why = wrong_with(&FuzzRun::prepare); !why.empty()) return refuse(why);
+    identity_.seed = std::stoull(ranks_.told(std::to_string(identity_.seed)));
+    for (const auto step : {&FuzzRun::open_journal, &FuzzRun::write_journal})
+      if (const std::string why = wrong_with(step); !why.empty()) return refuse(why);
+    stop_on_signals();
+    how_to_hunt();
+    if (ranks_.rank() > 0) return serve();
+    hunt_all();
+    ranks_.dismiss();
+    finish();
+    return exit_of(reports_);
+  }
+
+ private:
+  // Done by all ranks; what any of them has to say against it.
+  std::string wrong_with(void (FuzzRun::*step)()) {
+    std::string wrong;
+    try {
+      (this->*step)();
+    } catch (const BadInput& error) {
+      wrong = error.what();
+    }
+    return ranks_.agree(facts_, wrong);
+  }
+  int refuse(const std::string& why) const {
+    if (ranks_.rank() > 0) return exit_passed;  // rank 0 says it
+    throw BadInput(why);
+  }
+
+  void prepare() {
+    check_arguments(arguments_, doors_);
+    open_kernels(doors_);
+    subjects_ = subjects_of(arguments_.kernel, arguments_.op, doors_);
+    facts_ = program_version() + '\n';
+    for (const Subject& subject : subjects_) facts_ += kernel_identity(subject.kernel);
+    identity_.kernels_sha256 = sha256(facts_);
+    if (ranks_.rank() > 0) return;
+    if (!arguments_.corpus.empty())
+      require_writable(arguments_.corpus), corpus_ = read_corpus(arguments_.corpus);
+    for (const std::string& why : corpus_.skipped) note("skipped: " + why);
+    if (!arguments_.json.empty()) results_.push_back(std::make_unique<AtomicFile>(arguments_.json));
+    if (!arguments_.junit.empty()) junit_ = std::make_unique<AtomicFile>(arguments_.junit);
+    identity_.seed = arguments_.seed ? *arguments_.seed : drawn_seed();
+    if (arguments_.resume) go_on();
+  }
+  // With the seed and the corpus of the hunt that was killed.
+  void go_on() {
+    const auto before = HuntJournal::identity_in(arguments_.output);
+    if (!before) return;
+    if (!arguments_.seed) identity_.seed = before->seed;
+    std::erase_if(corpus_.cases, [&](const CorpusCase& one) {
+      return std::ranges::find(before->corpus, one.file) == before->corpus.end();
+    });
+  }
+  // Rank 0 reads or removes what is there; then all write.
+  void open_journal() {
+    if (arguments_.output.empty()) return;
+    identity_.command = invoked_command_of_all_shards(), identity_.version = program_version();
+    if (arguments_.shard) identity_.command += " --shard " + to_text(*arguments_.shard);
+    for (const CorpusCase& one : corpus_.cases) identity_.corpus.push_back(one.file);
+    journal_ = std::make_unique<HuntJournal>(arguments_.output, identity_);
+    if (ranks_.rank() > 0) return;
+    const auto before = std::filesystem::path(arguments_.output) / hunt_name;
+    if (arguments_.resume) {
+      if (!HuntJournal::identity_in(arguments_.output) && std::filesystem::exists(before))
+        throw BadInput("--resume: the hunt is already finished, its results are in " +
+                       printable(before.string(), 200) + ", expected one that was killed");
+      journal_->take_up();
+    } else if (journal_->start_anew() > 0) {
+      note("the answers of a hunt that was killed are dropped from " + printable(arguments_.output, 200) +
+           ", --resume would have gone on with them");
+    }
+    results_.push_back(std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / hunt_name));
+    page_ = std::make_unique<AtomicFile>(std::filesystem::path(arguments_.output) / "index.html");
+  }
+  void write_journal() {
+    if (journal_) journal_->write_as(ranks_.rank());
+  }
+
+  void how_to_hunt() {
+    options_.objective = arguments_.objective;
+    options_.seed = seed_of_shard(), options_.batch = arguments_.batch;
+    options_.opening = !arguments_.shard || arguments_.shard->index == 1;
+    options_.threads = arguments_.threads > 0
+                           ? arguments_.threads
+                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (arguments_.cases > 0)
+      options_.cases = own_cases();
+    else
+      options_.seconds = arguments_.seconds.value_or(60) / static_cast<double>(subjects_.size());
+    options_.stop = [] { return interrupted.load(); };
+    options_.journal = journal_.get();
+    if (ranks_.size() > 2 && options_.batch < 16 * ranks_.size() && ranks_.rank() == 0)
+      note(fmt::format("--batch {} has {} ranks wait for one another, expected {} or more", options_.batch,
+                       ranks_.size(), 64 * ranks_.size()));
+  }
+
+  // A shard is a hunt of its own, of as many cases as the others or one more.
+  std::uint64_t seed_of_shard() const {
+    return arguments_.shard ? Random(identity_.seed, "shard " + to_text(*arguments_.shard)).bits() >> 1
+                            : identity_.seed;
+  }
+  Index own_cases() const {
+    if (!arguments_.shard) return arguments_.cases;
+    const Shard& shard = *arguments_.shard;
+    return (arguments_.cases - shard.index + shard.of) / shard.of;
+  }
+
+  // "KERNEL-NUMBER SECONDS-LEFT TASK" (seconds "-": no time), and the reply; empty: not begun, or done in vain.
+  std::string work(const std::string& message) {
+    const std::size_t one = message.find(' '), two = message.find(' ', one + 1);
+    const std::size_t kernel = std::stoull(message.substr(0, one));
+    HowToDo how{options_.seed, options_.most_shrinking, false, options_.stop, {}, options_.seconds};
+    if (const std::string left = message.substr(one + 1, two - one - 1); left != "-")
+      how.late = [end = end_of_hunt(kernel, std::stod(left))] { return Clock::now() >= end; };
+    const HuntReply reply =
+        do_noted(journal_.get(), subjects_.at(kernel), parse_task(message.substr(two + 1)), how);
+    return reply.done || reply.cut ? to_line(reply) : "";
+  }
+  // A message may have waited here for long: of all that came of a kernel, the one that says the earliest was read soonest.
+  Clock::time_point end_of_hunt(std::size_t kernel, double left) {
+    const auto end =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(left));
+    const auto at = ends_.emplace(kernel, end).first;
+    return at->second = std::min(at->second, end);
+  }
+  int serve() {
+    ranks_.serve([&](const std::string& message) { return work(message); });
+    return exit_passed;
+  }
+  Crew crew_for(std::size_t kernel) {
+    return [this, kernel](const std::vector<HuntTask>& tasks, std::optional<double> seconds,
+                          const std::function<bool()>& over) {
+      const std::string left = seconds ? fmt::format("{:.6f}", *seconds) : "-";
+      std::vector<std::string> messages;
+      for (const HuntTask& task : tasks)
+        messages.push_back(fmt::format("{} {} {}", kernel, left, to_line(task)));
+      std::vector<HuntReply> replies;
+      for (const std::string& reply : ranks_.hand_out(
+               messages, [this](const std::string& message) { return work(message); }, over))
+        replies.push_back(reply.empty() ? HuntReply{} : parse_reply(reply));
+      return replies;
+    };
+  }
+
+  void hunt_all() {
+    if (arguments_.resume) print_resumed();
+    for (std::size_t i = 0; i < subjects_.size() && !interrupted; ++i) {
+      const Subject& subject = subjects_[i];
+      {
+        const Live live(subject.kernel.name, isatty(STDERR_FILENO) != 0);
+        options_.progress = [&](const HuntProgress& p) { live.show(p); };
+        if (ranks_.size() > 1) options_.crew = crew_for(i);
+        reports_.push_back(hunt(subject, corpus_.cases, options_));
+      }
+      remember(arguments_.corpus, arguments_.objective, reports_.back(), added_);
+      for (Finding& finding : reports_.back().findings) finding.replay = replay_words(subject, finding);
+      print_report(reports_.back(), arguments_.objective);
+      std::cout << std::flush;
+    }
+  }
+
+  void print_resumed() {
+    Index known = 0;
+    for (const Subject& subject : subjects_) {
+      const std::set<Index>& answered = journal_->answered(subject.kernel.name);
+      known += static_cast<Index>(answered.size());
+      if (const std::string gaps = ranges_missing(answered, own_cases()); !gaps.empty())
+        not_run_[subject.kernel.name] = gaps;
+    }
+    std::cout << fmt::format("resumed: {} cases were answered before\n", known);
+    for (const auto& [kernel, gaps] : not_run_) std::cout << fmt::format("  not run: {} {}\n", kernel, gaps);
+    for (const TaskBegun& one : journal_->open())
+      std::cout << fmt::format("  begun and not answered: {} {} {}, rank {}\n", one.kernel,
+                               one.task == "ask" ? "case" : "shrinking of case", one.number, one.rank);
+  }
+  // "3, 7-16" of 1 .. all.
+  static std::string ranges_missing(const std::set<Index>& there, Index all) {
+    std::string text;
+    const auto add = [&text](Index from, Index to) {
+      if (from > to) return;
+      text += (text.empty() ? "" : ", ") +
+              (from == to ? fmt::format("{}", from) : fmt::format("{}-{}", from, to));
+    };
+    Index next = 1;
+    for (const Index number : there)
+      if (number <= all) add(next, number - 1), next = number + 1;
+    add(next, all);
+    return text;
+  }
+
+  void finish() {
+    Index cases = 0, found = 0, failures = 0;
+    for (const HuntReport& r : reports_) {
+      cases += r.cases, found += static_cast<Index>(r.findings.size());
+      for (const Finding& finding : r.findings) failures += 1 + finding.duplicates;
+    }
+    const std::string causes = found == 1 ? "1 cause" : fmt::format("{} causes", found);
+    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} failures of {}; seed {}{}{}{}\n",
+                             reports_.size(), subjects_.size(), cases, failures, causes, identity_.seed,
+                             arguments_.shard ? "; shard " + to_text(*arguments_.shard) : "",
+                             ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
+                             !interrupted ? ""
+                             : journal_   ? "; interrupted, --resume goes on"
+                                          : "; interrupted");
+    if (!arguments_.corpus.empty())
+      std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
+                               corpus_.cases.size(), corpus_.skipped.size(), added_.size());
+    const std::string text = results_.empty() ? "" : in_json().dump(1) + '\n';
+    for (const auto& file : results_) file->write(text), file->commit();
+    const Hunts hunts{invoked_command(), interrupted, reports_};
+    if (junit_) junit_->write(render_hunt_junit(hunts)), junit_->commit();
+    if (page_) {
+      page_->write(render_fuzz_page(hunts));
+      page_->commit();
+      std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
+    }
+    if (journal_ && !interrupted) journal_->remove();
+  }
+  nlohmann::ordered_json in_json() const {
+    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+    for (const HuntReport& r : reports_) kernels.push_back(to_json(r));
+    nlohmann::ordered_json all{
+        {"schema", hunt_schema},
+        {"command", invoked_command()},
+        {"seed", identity_.seed},
+        {"objective", arguments_.objective == Objective::fail ? "fail" : "error"},
+        {"ranks", ranks_.size()},
+        {"interrupted", interrupted.load()},
+        {"kernels", kernels},
+        {"corpus", {{"cases", corpus_.cases.size()}, {"skipped", corpus_.skipped}, {"added", added_}}}};
+    if (arguments_.resume) all["not_run_before"] = not_run_;
+    if (arguments_.shard)
+      all["shard"] = to_json(shard_of_run(*arguments_.shard, std::ssize(subjects_), program_version(),
+                                          identity_.kernels_sha256));
+    return all;
+  }
+
+  const FuzzArguments& arguments_;
+  const DoorOptions& doors_;
+  Ranks ranks_;
+  std::vector<Subject> subjects_;
+  std::string facts_;  // what has to be the same for all ranks
+  HuntIdentity identity_;
+  Corpus corpus_;
+  std::unique_ptr<HuntJournal> journal_;
+  std::vector<std::unique_ptr<AtomicFile>> results_;
+  std::unique_ptr<AtomicFile> page_, junit_;
+  HuntOptions options_;
+  std::map<std::size_t, Clock::time_point> ends_;  // of the hunt of a kernel, as this process knows it
+  std::vector<HuntReport> reports_;
+  std::vector<std::string> added_;
+  std::map<std::string, std::string> not_run_;
+};
+
+}  // namespace
+
+int run_hunt(const FuzzArguments& arguments, const DoorOptions& doors) {
+  return FuzzRun(arguments, doors).run();
+}
+
+}  // namespace attest

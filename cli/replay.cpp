@@ -1,0 +1,71 @@
+// attest replay: cases of the corpus, one by one.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "cli/commands.hpp"
+#include "cli/doors.hpp"
+#include "cli/fuzz_arguments.hpp"
+#include "cli/options.hpp"
+#include "fuzz/ask.hpp"
+#include "reference/forms/load_problem.hpp"
+#include "reference/tensor/bad_input.hpp"
+#include "reports/summary.hpp"
+
+namespace attest {
+namespace {
+
+struct Arguments {
+  std::string kernel;
+  std::vector<std::string> files;
+};
+
+int run_replay(const Arguments& arguments, const DoorOptions& doors) {
+  std::map<Verdict, Index> counts;
+  for (const std::string& file : arguments.files) {
+    const CorpusCase one = read_corpus_case(file);
+    const bool own = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
+    const std::string& kernel = own ? one.kernel : arguments.kernel;
+    Index of_operator = 0;
+    for (const Subject& subject : subjects_of(kernel, "", doors)) {
+      const Case& shape = one.input.shape;
+      if (subject.kernel.op != shape.op || subject.kernel.variant != shape.variant) continue;
+      ++of_operator;
+      const BatteryContext context{subject.kernel, operator_named(shape.op, shape.variant), shape.seed,
+                                   Effort::quick};
+      const Answer answer = ask(context, one.input);
+      ++counts[answer.outcome.verdict];
+      std::cout << fmt::format("{:<9}  {:<43} {}  error/bound {:.3g}  {}\n",
+                               verdict_words(answer.outcome.verdict), subject.kernel.name,
+                               std::filesystem::path(file).filename().string(), answer.reached,
+                               answer.outcome.reason);
+    }
+    if (of_operator == 0)
+      throw BadInput(fmt::format("{}: no kernel of --kernel {} computes {} ({})", printable(file, 200),
+                                 in_quotes(kernel), one.input.shape.op, one.input.shape.variant));
+  }
+  if (counts[Verdict::fail] > 0) return exit_failed;
+  if (counts[Verdict::undecided] + counts[Verdict::suspect] > 0) return exit_undecided;
+  return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, int& exit_code) {
+  auto* command =
+      app.add_subcommand("replay", "ask kernels about cases of the corpus (attest fuzz --corpus)");
+  auto arguments = std::make_shared<Arguments>();
+  const auto doors = add_door_options(*command);
+  command->add_option("FILE", arguments->files, "files that attest fuzz has written; - for standard input")
+      ->required();
+  command->add_option("--kernel", arguments->kernel,
+                      "glob of kernel names; by default the kernel on which the case was found");
+  command->footer(std::string(exit_codes) + "Example: attest replay fuzz/corpus/*.case --kernel 'cpu.*'");
+  command->callback([arguments, doors, &exit_code] {
+    open_kernels(*doors);
+    exit_code = run_replay(*arguments, *doors);
+  });
+}
+
+}  // namespace attest

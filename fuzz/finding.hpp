@@ -1,0 +1,30 @@
+// A cause of failure that a hunt has found: the input on which it was seen first, and the shrunk one.
+#pragma once
+#include <string>
+
+#include "fuzz/corpus.hpp"
+
+namespace attest {
+
+struct Finding {
+  std::string cause;  // "hla2 lattice o: T=nC+1 ...", what duplicates have in common
+  FuzzInput first, shrunk;
+  std::string reason;   // of the shrunk input
+  std::string after;    // other than empty: it fails after other calls alone, and why
+  Index at_case = 0;    // counted from 1; 0: from the corpus
+  Index shrinking = 0;  // questions asked to shrink it
+  bool shrinking_finished = true;
+  Index duplicates = 0;
+  std::string file;    // of the corpus, once it is there
+  std::string replay;  // the line that asks it again, or lines, with the input among them
+  std::string shard;   // of a hunt in shards, the one that found it
+};
+
+// Two failures are one that have the same cause or the same shrunk input, whichever check asked about it, or where the kernel
+// broke in one way (task.hpp).
+bool same_cause(const Finding& a, const Finding& b);
+
+// Whether `a` reads better: fewer rows times columns, then fewer values other than 0, then the shorter text.
+bool smaller(const FuzzInput& a, const FuzzInput& b);
+
+}  // namespace attest
