@@ -10,6 +10,7 @@
 #include "cli/options.hpp"
 #include "cli/ranks.hpp"
 #include "gpu_checks/adapters/child.hpp"
+#include "reference/numeric/keep_memory.hpp"
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/temporaries.hpp"
 
@@ -86,6 +87,7 @@ int run_program(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "worker") return attest::worker_main(argc, argv);
+  attest::keep_memory();
   attest::remove_temporaries_on_signals();
   attest::set_invocation(argc, argv);
   const int exit_code = attest::run_program(argc, argv);

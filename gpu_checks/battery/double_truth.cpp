@@ -76,9 +76,12 @@ std::map<std::string, OracleTensor> double_truth(const Operator& op, const Probl
     Solution<Running> solution =
         evaluator.evaluate(running(head, problem, declaration), {Form::stream, 0, 0});
     if (problem.options.normalize) solution.o = divided(solution.o, problem.options.epsilon);
+    std::string last;  // an output's entries come one after another
+    OracleTensor* of_last = nullptr;
     visit_outputs(problem, declaration, slot, solution, levels,
                   [&](const std::string& name, Index flat, const Running& x) {
-                    OracleTensor& tensor = tensors.at(name);
+                    if (!of_last || name != last) last = name, of_last = &tensors.at(name);
+                    OracleTensor& tensor = *of_last;
                     const auto at = static_cast<std::size_t>(flat);
                     tensor.value[at] = x.value;
                     tensor.radius[at] = std::isfinite(x.value) && std::isfinite(x.error)

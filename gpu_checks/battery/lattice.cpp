@@ -21,7 +21,9 @@ double largest_integer(const Format& format) {
   return std::min(power_of_two(std::min(format.precision, 50)), format.max_finite());
 }
 
-// Exact evaluation that notes whether anything leaves the integers of the contract.
+struct NotCertified {};
+
+// Exact evaluation that ends with NotCertified where anything leaves the integers of the contract.
 class Certifier : public Arithmetic<double> {
  public:
   explicit Certifier(const Contract& contract)
@@ -33,12 +35,15 @@ class Certifier : public Arithmetic<double> {
 
   Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b) override {
     within(a, product_), within(b, product_);
-    within(attest::product(absolute(a), absolute(b)), accumulate_);
-    return attest::product(a, b);
+    Matrix<double> sizes = attest::product(absolute(a), absolute(b));
+    within(sizes, accumulate_);
+    return is_negative(a) || is_negative(b) ? attest::product(a, b) : sizes;
   }
-  Matrix<double> operand(std::string_view, Matrix<double> x) override { return within(x, intermediate_), x; }
-  Matrix<double> carry(std::string_view, Matrix<double> x) override { return within(x, state_), x; }
-  Matrix<double> output(Matrix<double> x) override { return within(x, accumulate_), x; }
+  Matrix<double> operand(std::string_view, Matrix<double> x) override {
+    return within(std::move(x), intermediate_);
+  }
+  Matrix<double> carry(std::string_view, Matrix<double> x) override { return within(std::move(x), state_); }
+  Matrix<double> output(Matrix<double> x) override { return within(std::move(x), accumulate_); }
   Matrix<double> inverse(std::string_view name, const Matrix<double>& n) override {
     Matrix<double> result = Arithmetic<double>::inverse(name, n);
     within(attest::product(absolute(n), absolute(result)), accumulate_);
@@ -49,12 +54,19 @@ class Certifier : public Arithmetic<double> {
     return result;
   }
   void within(const Matrix<double>& x, double limit) {
-    for (Index i = 0; i < x.size(); ++i) holds = holds && std::abs(x.data()[i]) <= limit;
+    for (Index i = 0; i < x.size(); ++i)
+      if (!(std::abs(x.data()[i]) <= limit)) throw NotCertified();
+  }
+  Matrix<double> within(Matrix<double>&& x, double limit) {
+    within(std::as_const(x), limit);
+    return std::move(x);
   }
   void final_state(const Matrix<double>& x) { within(x, accumulate_); }
-  bool holds = true;
 
  private:
+  static bool is_negative(const Matrix<double>& x) {
+    return std::any_of(x.data(), x.data() + x.size(), [](double entry) { return entry < 0; });
+  }
   static Matrix<double> absolute(Matrix<double> x) {
     for (Index i = 0; i < x.size(); ++i) x.data()[i] = std::abs(x.data()[i]);
     return x;
@@ -86,7 +98,7 @@ void certify_whole_read(const BatteryContext& context, const Head<double>& head,
       row = certifier.product(row, found->second.at(0));
 }
 
-bool sizes_fit(const BatteryContext& context, const Problem& sizes) {
+bool sizes_fit(const BatteryContext& context, const Problem& sizes) try {
   Certifier certifier(context.kernel.contract);
   const Evaluator<double>& evaluator = context.op;
   for (const Evaluation& how : {context.kernel.how, Evaluation{Form::stream, 0, context.kernel.how.algebra}})
@@ -97,9 +109,10 @@ bool sizes_fit(const BatteryContext& context, const Problem& sizes) {
       for (const auto& [name, levels] : solution.final.moments)
         for (const Matrix<double>& moment : levels) certifier.final_state(moment);
       certify_whole_read(context, head, solution.final, certifier);
-      if (!certifier.holds) return false;
     }
   return true;
+} catch (const NotCertified&) {
+  return false;
 }
 
 Tensors stream_outputs(const Operator& op, const Problem& problem) {

@@ -1,7 +1,9 @@
 #include "gpu_checks/judging/bound.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <thread>
 
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -20,11 +22,15 @@ ErrorModel model_of(const Operator& op, const Evaluation& form, const Contract& 
   all.deterministic = all.accumulation = all.variance = zeros<double>(rows.total(), columns);
   std::mutex guard;
   std::vector<std::string> undecided(rows.list().size());
+  // What is left of them when every slot has one.
+  const int all_threads = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int inner = std::max(1, all_threads / static_cast<int>(std::max<std::size_t>(rows.list().size(), 1)));
   for_each_parallel(static_cast<Index>(rows.list().size()), threads, [&](Index slot) {
     const auto s = static_cast<std::size_t>(slot);
     if (rows.list()[s].last == rows.list()[s].first) return;
     const Head<double> head = head_of<double>(problem, op.declaration(), rows.list()[s]);
-    const ErrorModel one = error_model(op, head, form, contract, normaliser_of(op, problem), rows.chosen(s));
+    const ErrorModel one =
+        error_model(op, head, form, contract, normaliser_of(op, problem), rows.chosen(s), inner);
     if (one.undecided) undecided[s] = one.reason;
     const std::lock_guard lock(guard);
     all.deterministic.set_rows(rows.first(s), one.deterministic);

@@ -1,14 +1,8 @@
 #include "reference/forms/certify.hpp"
 
-#include <mpfr.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <mutex>
-#include <thread>
 
 namespace attest {
 namespace {
@@ -85,32 +79,6 @@ Problem reach_of_non_finite(const Problem& problem) {
   });
   reach.options.epsilon = 1;  // keeps the denominators, sums of zeros here, away from 0/0
   return reach;
-}
-
-void for_each_parallel(Index count, int threads, const std::function<void(Index)>& work) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  threads = static_cast<int>(std::min<Index>(threads, count));
-  std::atomic<Index> next{0};
-  std::exception_ptr error;
-  std::mutex guard;
-  const auto run_all = [&] {
-    try {
-      for (Index i; (i = next++) < count;) work(i);
-    } catch (...) {
-      const std::lock_guard lock(guard);
-      if (!error) error = std::current_exception();
-      next = count;
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int i = 1; i < threads; ++i)
-    pool.emplace_back([&] {
-      run_all();
-      mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE);  // MPFR keeps constants and memory per thread
-    });
-  run_all();
-  for (std::thread& thread : pool) thread.join();
-  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace attest

@@ -4,6 +4,7 @@
 
 #include "reference/forms/batch.hpp"
 #include "reference/forms/oracle.hpp"
+#include "reference/numeric/parallel.hpp"
 
 namespace attest {
 
@@ -22,8 +23,5 @@ Problem finite_part(const Problem& problem);
 // The problem with NaN in their place and zeros everywhere else (gates 1): what is NaN in its double solution depends
 // on one of them, and everything else does not.
 Problem reach_of_non_finite(const Problem& problem);
-
-// Calls work(i) for i < count on up to `threads` threads (0: as many as the machine has); rethrows the first error.
-void for_each_parallel(Index count, int threads, const std::function<void(Index)>& work);
 
 }  // namespace attest

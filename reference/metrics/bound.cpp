@@ -12,10 +12,12 @@
 namespace attest {
 namespace {
 
+bool is_composed(const std::string& name) { return name.starts_with("hla") || name == "ahla"; }
+
 std::optional<ErrorModel> sharp_model(const FormError& form, Form kind) {
   const std::string& name = form.declaration.name;
   if (name == "softmax") return softmax_error(form);
-  const bool composed = name.starts_with("hla") || name == "ahla";
+  const bool composed = is_composed(name);
   if (kind == Form::stream && !composed) return recurrence_stream_error(form);
   if (kind == Form::scan && !composed) return recurrence_scan_error(form);
   if (kind != Form::chunk) return std::nullopt;
@@ -25,6 +27,16 @@ std::optional<ErrorModel> sharp_model(const FormError& form, Form kind) {
   if (name == "log_linear" || name == "log_linear_mamba2") return log_linear_chunk_error(form);
   if (name == "log_linear_gated_delta") return log_linear_delta_chunk_error(form);
   return std::nullopt;
+}
+
+Matrix<double> chosen(const Matrix<double>& rows, const RowSet& wanted) {
+  return wanted.all() ? rows : to_matrix(wanted.pick(to_array(rows)));
+}
+
+ErrorModel of_rows(ErrorModel model, const RowSet& wanted) {
+  for (Matrix<double>* part : {&model.deterministic, &model.accumulation, &model.variance})
+    *part = chosen(*part, wanted);
+  return model;
 }
 
 bool is_finite(const Head<double>& head) {
@@ -154,16 +166,6 @@ void add(ErrorModel& model, const Matrix<double>& remainder) {
   }
 }
 
-Matrix<double> chosen(const Matrix<double>& rows, const RowSet& wanted) {
-  return wanted.all() ? rows : to_matrix(wanted.pick(to_array(rows)));
-}
-
-ErrorModel of_rows(ErrorModel model, const RowSet& wanted) {
-  for (Matrix<double>* part : {&model.deterministic, &model.accumulation, &model.variance})
-    *part = chosen(*part, wanted);
-  return model;
-}
-
 double coarsest_unit(const Contract& c) {
   return std::max({c.product.unit_roundoff(), c.intermediate.unit_roundoff(), c.state.unit_roundoff(),
                    c.output.unit_roundoff()});
@@ -173,7 +175,7 @@ double coarsest_unit(const Contract& c) {
 
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                              const Contract& contract, bool rounds_output, bool scaled,
-                             const std::vector<Index>* rows) {
+                             const std::vector<Index>* rows, int threads) {
   const bool finite = is_finite(head);
   const RowSet wanted(head.tokens(), rows);
   if (!finite || head.tokens() == 0) {
@@ -183,7 +185,7 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
     return model;
   }
   const Units units(contract, scaled && is_inexact(head.q, contract));
-  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output, rows};
+  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output, rows, threads};
   std::optional<ErrorModel> sharp = sharp_model(form, how.form);
   ErrorModel model =
       sharp ? *std::move(sharp) : of_rows(running_error_model(op, head, how, units, rounds_output), wanted);
@@ -199,12 +201,14 @@ namespace {
 
 ErrorModel model_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
                          const Contract& contract, const Normaliser& normaliser,
-                         const std::vector<Index>* rows) {
+                         const std::vector<Index>* rows, int threads) {
   const RowSet wanted(head.tokens(), rows);
-  ErrorModel model = first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled, rows);
+  ErrorModel model =
+      first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled, rows, threads);
   const Units units(contract, normaliser.scaled && is_inexact(head.q, contract));
   if (model.sharp && !model.undecided) {
-    const FormError form{op.declaration(), head, units, how.algebra, how.chunk, !normaliser.divide};
+    const FormError form{op.declaration(),   head,    units,  how.algebra, how.chunk,
+                         !normaliser.divide, nullptr, threads};
     add(model, chosen(remainder_bound(op, form, how), wanted));
   }
   if (!normaliser.divide) return model;
@@ -236,12 +240,13 @@ ErrorModel larger(ErrorModel a, const ErrorModel& b) {
 }  // namespace
 
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                       const Contract& contract, const Normaliser& normaliser,
-                       const std::vector<Index>* rows) {
-  ErrorModel model = model_of_form(op, head, how, contract, normaliser, rows);
+                       const Contract& contract, const Normaliser& normaliser, const std::vector<Index>* rows,
+                       int threads) {
+  ErrorModel model = model_of_form(op, head, how, contract, normaliser, rows, threads);
   const auto whole = single_chunk(op.declaration(), head, how, contract);
-  return whole ? larger(std::move(model), model_of_form(op, head, *whole, contract, normaliser, rows))
-               : model;
+  return whole
+             ? larger(std::move(model), model_of_form(op, head, *whole, contract, normaliser, rows, threads))
+             : model;
 }
 
 std::optional<Evaluation> single_chunk(const Declaration& d, const Head<double>& head, const Evaluation& how,

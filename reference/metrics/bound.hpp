@@ -23,14 +23,14 @@ struct Normaliser {
 // Sharp models have neither products of errors nor underflow in it (remainder.hpp); a running bound has both.
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                              const Contract& contract, bool rounds_output = true, bool scaled = false,
-                             const std::vector<Index>* rows = nullptr);
+                             const std::vector<Index>* rows = nullptr, int threads = 1);
 
 // Inputs are already rounded to the input format; alpha is exp(g) where the gate is given as g.
 // With normaliser.divide the model has one column less than v. `rows`: of the tokens, ascending, the only ones that the
-// model then has; whether it is undecided may depend on all.
+// model then has; whether it is undecided may depend on all. `threads` work on the head, and none changes the result.
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser = {},
-                       const std::vector<Index>* rows = nullptr);
+                       const std::vector<Index>* rows = nullptr, int threads = 1);
 
 // "Direct" is said of sums of all terms at once and of products of whole matrices, which round what lies between them to
 // their formats. The latter are the chunk form of a single chunk: none where that is no other, or where there is none.

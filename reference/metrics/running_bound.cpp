@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/metrics/running_stream.hpp"
+#include "reference/numeric/parallel.hpp"
+
 namespace attest {
 namespace {
 
@@ -12,10 +15,12 @@ namespace {
 // scale becomes the part of first order.
 class RunningArithmetic : public Arithmetic<Running> {
  public:
-  RunningArithmetic(const Units& units, const Head<double>& head, bool round_output, double scale)
+  RunningArithmetic(const Units& units, const Head<double>& head, bool round_output, double scale,
+                    bool states)
       : units_(units),
         head_(head),
         round_output_(round_output),
+        states_(states),
         scale_(scale),
         underflow_(scale == 1 ? 1 : 0) {
     const Format& scalar = units.contract.accumulate.precision > fp32.precision ? fp64 : fp32;
@@ -29,9 +34,10 @@ class RunningArithmetic : public Arithmetic<Running> {
 
   Matrix<Running> product(const Matrix<Running>& a, const Matrix<Running>& b) override {
     const Array a_value = values(a), b_value = values(b), a_error = read_errors(a), b_error = read_errors(b);
-    const Array a_size = a_value.cwiseAbs(), b_size = b_value.cwiseAbs();
-    const Array value = a_value * b_value;
-    Array error = a_size * b_error + a_error * (b_size + b_error);
+    const Array a_size = a_value.cwiseAbs(), b_size = b_value.cwiseAbs(), value = a_value * b_value;
+    // What is exact adds nothing.
+    Array error = b_error.isZero(0) ? Array(Array::Zero(a.rows(), b.cols())) : Array(a_size * b_error);
+    if (!a_error.isZero(0)) error.noalias() += a_error * (b_size + b_error);
     error += scale_ * units_.gamma(a.cols()) * ((a_size + a_error) * (b_size + b_error));
     Matrix<Running> result(a.rows(), b.cols());
     const double lost = underflow_ * static_cast<double>(a.cols()) * units_.eta;
@@ -69,6 +75,7 @@ class RunningArithmetic : public Arithmetic<Running> {
       }
     return result;
   }
+  bool wants_states() const override { return states_; }
   std::string undecided;
 
  private:
@@ -107,7 +114,7 @@ class RunningArithmetic : public Arithmetic<Running> {
   }
   const Units& units_;
   const Head<double>& head_;
-  bool round_output_;
+  bool round_output_, states_;
   double scale_, underflow_;
   double store_ = 0, read_ = 0;
 };
@@ -124,10 +131,11 @@ std::vector<Running> exact(const std::vector<double>& x) {
   return result;
 }
 
-Head<Running> running_head(const Head<double>& head, const Units& units, double scale) {
-  Head<Running> result{exact(head.q),
-                       exact(head.k),
-                       exact(head.v),
+// Gates, decay and ridge with their errors, and the initial state.
+Head<Running> running_scalars(const Head<double>& head, const Units& units, double scale) {
+  Head<Running> result{{},
+                       {},
+                       {},
                        exact(head.alpha),
                        exact(head.log_gate),
                        exact(head.beta),
@@ -148,13 +156,19 @@ Head<Running> running_head(const Head<double>& head, const Units& units, double 
   }
   for (Running* x : {&result.decay, &result.ridge})
     if (changes(x->value)) x->widen(scale * units.step * std::abs(x->value) + underflow);
+  result.initial.position = head.initial.position;
+  for (const auto& [name, moments] : head.initial.moments)
+    for (const auto& moment : moments) result.initial.moments[name].push_back(exact(moment));
+  return result;
+}
+
+Head<Running> running_head(const Head<double>& head, const Units& units, double scale) {
+  Head<Running> result = running_scalars(head, units, scale);
+  result.q = exact(head.q), result.k = exact(head.k), result.v = exact(head.v);
   if (units.query > 0)
     for (Index i = 0; i < result.q.size(); ++i)
       if (Running& x = result.q.data()[i]; x.value != 0)
         x.widen(scale * units.query * std::abs(x.value) + (scale == 1 ? units.eta : 0));
-  result.initial.position = head.initial.position;
-  for (const auto& [name, moments] : head.initial.moments)
-    for (const auto& moment : moments) result.initial.moments[name].push_back(exact(moment));
   return result;
 }
 
@@ -205,22 +219,35 @@ struct RunningResult {
   std::string undecided;
 };
 
+RunningResult finished(RunningResult result) {
+  for (Index i = 0; i < result.error.size(); ++i)
+    if (!std::isfinite(result.error.data()[i]) && result.undecided.empty())
+      result.undecided = "the running error has no finite bound";
+  return result;
+}
+
 RunningResult run(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
-                  bool round_output, double scale) {
+                  bool round_output, double scale, bool states = true) {
   const double u = std::max(units.step, units.sum);
   const double exponential = 2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / u + 1;
   WorkingScope scope({scale * u, scale == 1 ? units.eta : 0, exponential, true});
-  RunningArithmetic arithmetic(units, head, round_output, scale);
+  const auto lost = [&](const Format& format) { return scale == 1 ? format.smallest_subnormal() : 0; };
+  const Contract& c = units.contract;
+  if (how.form == Form::stream)
+    if (const auto rows =
+            running_stream(op.declaration(), how.algebra, head, running_scalars(head, units, scale),
+                           {{c.state, scale * units.carry, lost(c.state)},
+                            {c.output, scale * units.output, lost(c.output)},
+                            scale * units.query,
+                            round_output}))
+      return finished({to_matrix(rows->error), rows->undecided});
+  RunningArithmetic arithmetic(units, head, round_output, scale, states);
   const Evaluator<Running>& evaluator = op;
   const Solution<Running> solution = evaluator.evaluate(running_head(head, units, scale), how, arithmetic);
   RunningResult result{zeros<double>(solution.o.rows(), solution.o.cols()), arithmetic.undecided};
   for (Index i = 0; i < solution.o.size(); ++i) result.error.data()[i] = solution.o.data()[i].error;
   if (how.form == Form::direct && scale == 1) add_underflow_of_weights(op, head, units, result.error);
-  for (Index i = 0; i < solution.o.size(); ++i) {
-    if (!std::isfinite(result.error.data()[i]) && result.undecided.empty())
-      result.undecided = "the running error has no finite bound";
-  }
-  return result;
+  return finished(std::move(result));
 }
 
 }  // namespace
@@ -238,10 +265,12 @@ ErrorModel running_error_model(const Operator& op, const Head<double>& head, con
 // E(u) has no negative coefficient. E(s u) / s is its linear part, s E_2 too large; 2^-40 covers the rounding of the sums
 // of non-negative numbers that both are.
 Matrix<double> running_remainder(const Operator& op, const Head<double>& head, const Evaluation& how,
-                                 const Units& units, bool round_output) {
+                                 const Units& units, bool round_output, int threads) {
   constexpr double scale = 0x1p-30, sums = 0x1p-40;
-  const RunningResult all = run(op, head, how, units, round_output, 1),
-                      linear = run(op, head, how, units, round_output, scale);
+  RunningResult all, linear;
+  for_each_parallel(2, threads, [&](Index i) {
+    (i == 0 ? all : linear) = run(op, head, how, units, round_output, i == 0 ? 1 : scale, false);
+  });
   Matrix<double> rest = all.error;
   for (Index i = 0; i < rest.size(); ++i) {
     const double first = linear.error.data()[i] / scale;

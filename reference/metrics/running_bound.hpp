@@ -12,6 +12,6 @@ ErrorModel running_error_model(const Operator& op, const Head<double>& head, con
 
 // The part of the running error beyond first order: products of errors, and underflow. (tokens, value_dim)
 Matrix<double> running_remainder(const Operator& op, const Head<double>& head, const Evaluation& how,
-                                 const Units& units, bool round_output);
+                                 const Units& units, bool round_output, int threads = 1);
 
 }  // namespace attest

@@ -9,6 +9,7 @@
 // n = 2 that of the one addition.
 #pragma once
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace attest {
@@ -51,6 +52,12 @@ class Running {
     Running result = sum(a.value * b.value, before);
     result.error += working().eta;
     return result;
+  }
+  // Of a matrix product: sum += factor row. A factor of 0 adds nothing.
+  friend void add_multiple(Running* sum, const Running& factor, const Running* row, std::int64_t columns) {
+    if (factor.is(0)) return;
+    for (std::int64_t j = 0; j < columns; ++j)
+      if (!row[j].is(0)) sum[j] = sum[j] + factor * row[j];
   }
   friend Running operator/(const Running& a, const Running& b) {
     const double quotient = a.value / b.value, room = std::abs(b.value) - b.error;

@@ -181,9 +181,11 @@ struct Hla2MaskedDirect : Hla2Base {
         chunk_linear(arithmetic, "a", head.q, head.k, head.k, once, Matrix<S>(start.S_.transpose()), width);
     const Matrix<S> a_rows = arithmetic.operand("a.rows", a.o);
     const auto f = chunk_linear(arithmetic, "f", head.q, a_rows, head.v, twice, start.F, width);
-    const auto c = chunk_ridge(arithmetic, head, width);
+    const bool ridge = !(head.ridge == S(0));
     Matrix<S> o = f.o;
-    if (!(head.ridge == S(0))) o += head.ridge * c.o;
+    if (!ridge && !arithmetic.wants_states()) return {arithmetic.output(std::move(o)), {}};
+    const auto c = chunk_ridge(arithmetic, head, width);
+    if (ridge) o += head.ridge * c.o;
     const Matrix<S> s = a.state.transpose();
     return {arithmetic.output(o),
             {{{"S", {s}}, {"C", {c.state}}, {"G", {product(s, c.state) - f.state}}}, 0}};

@@ -27,6 +27,8 @@ class Arithmetic {
   virtual Matrix<S> operand(std::string_view, Matrix<S> tensor) { return tensor; }
   virtual Matrix<S> carry(std::string_view, Matrix<S> state) { return state; }
   virtual Matrix<S> output(Matrix<S> o) { return o; }
+  // Whether anybody reads the final states; a form may leave out what only they need.
+  virtual bool wants_states() const { return true; }
   // (I + strictly lower)^-1 of a unit lower-triangular matrix, by substitution.
   virtual Matrix<S> inverse(std::string_view, const Matrix<S>& n) {
     Matrix<S> result = identity_matrix<S>(n.rows());

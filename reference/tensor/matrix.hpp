@@ -4,6 +4,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace attest {
@@ -144,12 +145,27 @@ Matrix<typename A::Scalar> operator+(const A& a, const B& b) {
   return result;
 }
 
+// A temporary holds the result: with scalars that allocate, and in products of many small matrices, it is what costs.
+template <class S, MatrixLike B>
+Matrix<S> operator+(Matrix<S>&& a, const B& b) {
+  for (Index i = 0; i < a.rows(); ++i)
+    for (Index j = 0; j < a.cols(); ++j) a(i, j) = a(i, j) + b(i, j);
+  return std::move(a);
+}
+
 template <MatrixLike A, MatrixLike B>
 Matrix<typename A::Scalar> operator-(const A& a, const B& b) {
   Matrix<typename A::Scalar> result(a.rows(), a.cols());
   for (Index i = 0; i < a.rows(); ++i)
     for (Index j = 0; j < a.cols(); ++j) result(i, j) = a(i, j) - b(i, j);
   return result;
+}
+
+template <class S, MatrixLike B>
+Matrix<S> operator-(Matrix<S>&& a, const B& b) {
+  for (Index i = 0; i < a.rows(); ++i)
+    for (Index j = 0; j < a.cols(); ++j) a(i, j) = a(i, j) - b(i, j);
+  return std::move(a);
 }
 
 template <MatrixLike A>
@@ -160,13 +176,36 @@ Matrix<typename A::Scalar> operator*(const typename A::Scalar& factor, const A& 
   return result;
 }
 
+// sum += factor row, entry by entry. A scalar may bring its own, of the same operations.
+template <class S>
+void add_multiple(S* sum, const S& factor, const S* row, Index columns) {
+  if constexpr (std::floating_point<S>) {
+    Index j = 0;
+    for (; j + 4 <= columns; j += 4) {
+      const S a = sum[j] + factor * row[j], b = sum[j + 1] + factor * row[j + 1],
+              c = sum[j + 2] + factor * row[j + 2], d = sum[j + 3] + factor * row[j + 3];
+      sum[j] = a, sum[j + 1] = b, sum[j + 2] = c, sum[j + 3] = d;
+    }
+    for (; j < columns; ++j) sum[j] += factor * row[j];
+  } else {
+    for (Index j = 0; j < columns; ++j) sum[j] += factor * row[j];
+  }
+}
+
 // A B, each entry summed from left to right.
 template <MatrixLike A, MatrixLike B>
 Matrix<typename A::Scalar> product(const A& a, const B& b) {
-  Matrix<typename A::Scalar> result(a.rows(), b.cols());
-  for (Index i = 0; i < a.rows(); ++i)
-    for (Index k = 0; k < a.cols(); ++k)
-      for (Index j = 0; j < b.cols(); ++j) result(i, j) += a(i, k) * b(k, j);
+  using S = typename A::Scalar;
+  Matrix<S> result(a.rows(), b.cols());
+  if constexpr (std::same_as<B, Matrix<S>>) {
+    for (Index i = 0; i < a.rows(); ++i)
+      for (Index k = 0; k < a.cols(); ++k)
+        add_multiple(result.data() + i * b.cols(), S(a(i, k)), b.data() + k * b.cols(), b.cols());
+  } else {
+    for (Index i = 0; i < a.rows(); ++i)
+      for (Index k = 0; k < a.cols(); ++k)
+        for (Index j = 0; j < b.cols(); ++j) result(i, j) += a(i, k) * b(k, j);
+  }
   return result;
 }
 

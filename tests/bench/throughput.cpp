@@ -19,6 +19,7 @@
 #include "gpu_checks/battery/call.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
+#include "reference/numeric/keep_memory.hpp"
 
 namespace attest {
 namespace {
@@ -152,6 +153,7 @@ int main_of_bench(int argc, char** argv) {
   app.add_option("--threads", threads, "of registered kernels");
   app.add_option("--seed", seed, "of the inputs");
   CLI11_PARSE(app, argc, argv);
+  keep_memory();
   set_worker_program(program);
   adopt_kernels(open_doors(doors));
   std::vector<Subject> subjects;

@@ -34,10 +34,18 @@ Tensors evaluate(const Operator& op, const Problem& problem, const Evaluation& h
     exponentiate_gates(contract, head);
     Solution<S> solution = op.evaluate(head, how, arithmetic);
     divide_out(problem, solution.o);
+    std::string last;  // an output's entries come one after another
+    Tensor* tensor = nullptr;
+    const Format* format = nullptr;  // none: what the registers hold is in it
     visit_outputs(problem, declaration, slot, solution, levels,
                   [&](const std::string& name, Index flat, const S& value) {
-                    outputs.at(name).data[static_cast<std::size_t>(flat)] =
-                        round_to(name == "o" ? contract.output : contract.state, static_cast<double>(value));
+                    if (!tensor || name != last) {
+                      last = name, tensor = &outputs.at(name);
+                      format = name == "o" ? &contract.output : &contract.state;
+                      if (std::is_same_v<S, float> && *format == fp32) format = nullptr;
+                    }
+                    const auto x = static_cast<double>(value);
+                    tensor->data[static_cast<std::size_t>(flat)] = format ? round_to(*format, x) : x;
                   });
   }
   return outputs;

@@ -73,6 +73,7 @@ Matrix<S> EmulatedArithmetic<S>::rounded(Round round, Matrix<S> tensor) {
 
 template <class S>
 Matrix<S> EmulatedArithmetic<S>::product(const Matrix<S>& left, const Matrix<S>& right) {
+  if (!product_ && !contract_.truncates && !accumulate_) return attest::product(left, right);
   const Matrix<S> a = rounded(product_, left), b = rounded(product_, right);
   if (!contract_.truncates && !accumulate_) return attest::product(a, b);
   Matrix<S> result(a.rows(), b.cols());

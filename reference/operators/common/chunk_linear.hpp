@@ -39,10 +39,10 @@ Lin<S> chunk_linear(Arithmetic<S>& arithmetic, const std::string& name, const Ma
       carried.row(t) *= decay(t + 1 - shift, 0);
       faded_keys.row(t) *= decay(size, t + 1);
     }
-    const Matrix<S> local = arithmetic.product(arithmetic.operand(name + ".weights", weights), v_c);
-    result.o.set_rows(first, local + carried);
+    Matrix<S> local = arithmetic.product(arithmetic.operand(name + ".weights", std::move(weights)), v_c);
+    result.o.set_rows(first, std::move(local) + carried);
     const Matrix<S> gained =
-        arithmetic.product(arithmetic.operand(name + ".keys", faded_keys).transpose(), v_c);
+        arithmetic.product(arithmetic.operand(name + ".keys", std::move(faded_keys)).transpose(), v_c);
     result.state = arithmetic.carry(name + ".carry", Matrix<S>(decay(size, 0) * result.state + gained));
   }
   return result;

@@ -14,6 +14,7 @@ struct FormError {
   Index width = 0;                           // of the chunk form
   bool round_output = true;                  // else the unnormalised result stays in `accumulate`
   const std::vector<Index>* rows = nullptr;  // of the output, ascending, whose bound is wanted; null: all
+  int threads = 1;                           // that work on this head; none changes what comes out
 
   RowSet row_set() const { return RowSet(head.tokens(), rows); }
 };

@@ -58,6 +58,7 @@ struct Hla {
     return {wanted, q, values, g, std::move(row_scale)};
   }
   ReadAsQuery as_query(std::vector<Array> moments) const { return {wanted, std::move(moments)}; }
+  void collect(const LinStages& lin, const Reader& reader) { lin.collect(reader, sum, form.threads); }
   // Rows that are stored between two Lins, after `operations` elementwise steps of the given size.
   void rows(const char* name, const LinStages& lin, const Array& stored, const Reader& reader,
             const Array& arithmetic = {}) {
@@ -69,7 +70,7 @@ struct Hla {
   Array ridge() {
     if (head.ridge == 0) return Array::Zero(q.rows(), v.cols());
     const LinStages c = lin("ridge", q, q, v, gates(1), initial("C"));
-    c.collect(as_output(head.ridge), sum);
+    collect(c, as_output(head.ridge));
     const Array added = head.ridge * c.o;
     sum.arithmetic(2 * units.step * wanted.pick(added).cwiseAbs());  // the ridge itself and the product
     return added;
@@ -92,12 +93,12 @@ ErrorModel hla2_subtract(const FormError& form, int power, double factor) {
   const ReadAsQuery as_query = h.as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C"), h.wanted));
   const Array mixing = h.mixing(h.q, h.k, h.gates(power));
   const ReadAsValue as_value = h.as_value(mixing);
-  a.collect(as_query, h.sum);
+  h.collect(a, as_query);
   h.rows("a.rows", a, a.o, as_query);
-  u.collect(h.as_output(), h.sum);
-  b.collect(h.as_value(factor * mixing), h.sum);
+  h.collect(u, h.as_output());
+  h.collect(b, h.as_value(factor * mixing));
   h.rows("b.rows", b, b_rows, as_value, factor == 1 ? Array() : Array(2 * b_rows.cwiseAbs()));
-  g.collect(h.as_output(), h.sum);
+  h.collect(g, h.as_output());
   const Array ridge = h.ridge(), o = u.o - g.o;
   if (h.head.ridge != 0) h.sum.arithmetic(h.units.step * h.wanted.pick(o).cwiseAbs());
   return h.finish(o + ridge, 1);
@@ -110,9 +111,9 @@ ErrorModel hla2_direct(const FormError& form) {
   const Array start = S * C - h.initial("G");
   const LinStages f = h.lin("f", h.q, a.o, h.v, h.gates(2), start);
   const ReadAsKey as_key = h.as_key(h.v, h.gates(2));
-  a.collect(as_key, h.sum);
+  h.collect(a, as_key);
   h.rows("a.rows", a, a.o, as_key);
-  f.collect(h.as_output(), h.sum);
+  h.collect(f, h.as_output());
   // F_0 = S C - G is made by the kernel, in `accumulate`.
   const Array made =
       h.units.gamma_step(h.q.cols() + 1) * (S.cwiseAbs() * C.cwiseAbs()) + h.units.step * start.cwiseAbs();
@@ -129,11 +130,11 @@ ErrorModel hla2_unmasked(const FormError& form) {
   const Array ridge = h.head.ridge * h.q, rows = a.o + ridge;
   const LinStages u = h.lin("u", rows, h.q, h.v, h.gates(1), h.initial("C"));
   const ReadAsQuery as_query = h.as_query(moments_after(h.q, h.v, h.gates(1), h.initial("C"), h.wanted));
-  a.collect(as_query, h.sum);
+  h.collect(a, as_query);
   h.rows("a.rows", a, rows, as_query,
          h.head.ridge == 0 ? Array()
                            : Array((2 + h.units.query / h.units.step) * ridge.cwiseAbs() + rows.cwiseAbs()));
-  u.collect(h.as_output(), h.sum);
+  h.collect(u, h.as_output());
   return h.finish(u.o, 0);
 }
 
@@ -142,9 +143,9 @@ ErrorModel ahla(const FormError& form) {
   const LinStages r = h.lin("r", h.q, h.k, h.v, h.gates(1), h.initial("P"));
   const LinStages e = h.lin("e", h.q, h.k, r.o, h.gates(1), h.initial("E"));
   const ReadAsValue as_value = h.as_value(h.mixing(h.q, h.k, h.gates(1)));
-  r.collect(as_value, h.sum);
+  h.collect(r, as_value);
   h.rows("r.rows", r, r.o, as_value);
-  e.collect(h.as_output(), h.sum);
+  h.collect(e, h.as_output());
   return h.finish(e.o, 0);
 }
 
@@ -155,11 +156,11 @@ ErrorModel hla3_masked(const FormError& form) {
   const LinStages f = h.lin("f", h.q, a.o, r.o, h.gates(3), h.initial("F"));
   const ReadAsKey as_key = h.as_key(r.o, h.gates(3));
   const ReadAsValue as_value = h.as_value(h.mixing(h.q, a.o, h.gates(3)));
-  a.collect(as_key, h.sum);
+  h.collect(a, as_key);
   h.rows("a.rows", a, a.o, as_key);
-  r.collect(as_value, h.sum);
+  h.collect(r, as_value);
   h.rows("r.rows", r, r.o, as_value);
-  f.collect(h.as_output(), h.sum);
+  h.collect(f, h.as_output());
   return h.finish(f.o, 0);
 }
 
@@ -172,11 +173,11 @@ ErrorModel hla3_unmasked(const FormError& form) {
   auto both = moments_after(h.q, h.q, h.gates(1), h.initial("SQ"), h.wanted);
   for (std::size_t t = 0; t < both.size(); ++t) both[t] = Array(both[t] * P[t]);
   const ReadAsQuery through_c = h.as_query(P), through_both = h.as_query(std::move(both));
-  a.collect(through_both, h.sum);
+  h.collect(a, through_both);
   h.rows("a.rows", a, a.o, through_both);
-  b.collect(through_c, h.sum);
+  h.collect(b, through_c);
   h.rows("b.rows", b, b.o, through_c);
-  c.collect(h.as_output(), h.sum);
+  h.collect(c, h.as_output());
   return h.finish(c.o, 0);
 }
 
@@ -230,16 +231,16 @@ ErrorModel hla3_printed(const FormError& form) {
   for (Index j = 0; j < n; ++j) scored.col(j) *= scores[static_cast<std::size_t>(j)];
   const ReadAsKey as_key = h.as_key(h.v, none), scored_key = h.as_key(h.v, none, scores);
   const ReadAsValue as_value = h.as_value(mixing);
-  x.collect(scored_key, h.sum);
+  h.collect(x, scored_key);
   ErrorSum bounded(h.units, h.wanted.count(), h.v.cols());
-  y.collect(ReadAsCoefficient(h.wanted, h.k, mixing, h.v), bounded);
+  y.collect(ReadAsCoefficient(h.wanted, h.k, mixing, h.v), bounded, form.threads);
   h.sum.absorb(bounded);
-  z.collect(h.as_value(scored), h.sum);
+  h.collect(z, h.as_value(scored));
   h.rows("a.rows", x, a, as_key);
   h.rows("b.rows", z, b, as_value);
   h.sum.arithmetic(as_key.rows(Norm::absolute, x, a_error) + as_value.rows(Norm::absolute, z, b_error));
-  f.collect(h.as_output(), h.sum);
-  g.collect(h.as_output(), h.sum);
+  h.collect(f, h.as_output());
+  h.collect(g, h.as_output());
   PerChunk error(f.chunks.size() + 1, Array::Zero(start.rows(), start.cols()));
   error[0] = h.units.gamma_step(2 * h.q.cols() + 1) * (K0.cwiseAbs() * Q0.cwiseAbs() * P0.cwiseAbs()) +
              u * start.cwiseAbs();
@@ -253,7 +254,7 @@ std::optional<ErrorModel> first_order_chunk_error(const FormError& form) {
   Hla h(form);
   const LinStages o = h.lin("o", h.q, h.k, h.v, declared_gates(form),
                             to_array(initial_moment(form.head, "S", form.head.q.cols(), form.head.v.cols())));
-  o.collect(h.as_output(), h.sum);
+  h.collect(o, h.as_output());
   return h.finish(o.o, 0);
 }
 

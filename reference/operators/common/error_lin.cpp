@@ -1,6 +1,9 @@
 #include "reference/operators/common/error_lin.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "reference/numeric/parallel.hpp"
 
 namespace attest {
 namespace {
@@ -12,15 +15,20 @@ struct ExactDecay : Arithmetic<double> {
 
 Array diagonal(const Array& column) { return column.col(0).asDiagonal(); }
 
-// sum.row(i) += along.row(i) * size(p, seen), without a temporary.
-void add_product(Norm p, const Array& along, const Array& seen, Index i, Array& sum) {
-  double* const target = sum.row(i).data();
+// sum += along * size(p, seen), a row of which is a sum of `kept` of itself and `more` of another.
+void add_product(Norm p, const Eigen::Ref<const Eigen::RowVectorXd>& along, double kept, double more,
+                 const Array& other, Array& seen, Eigen::Ref<Eigen::RowVectorXd> sum) {
   for (Index x = 0; x < seen.rows(); ++x) {
-    const double factor = along(i, x), *const row = seen.row(x).data();
-    if (p == Norm::absolute)
-      for (Index c = 0; c < seen.cols(); ++c) target[c] += factor * std::abs(row[c]);
+    auto row = seen.row(x);
+    if (kept != 0)
+      row = kept * row + more * other.row(x);
     else
-      for (Index c = 0; c < seen.cols(); ++c) target[c] += factor * (row[c] * row[c]);
+      row = more * other.row(x);
+    if (along.size() == 0) continue;
+    if (p == Norm::absolute)
+      sum += along(x) * row.cwiseAbs();
+    else
+      sum += along(x) * row.cwiseAbs2();
   }
 }
 
@@ -137,7 +145,42 @@ PerChunk LinStages::carry_arithmetic() const {
   return result;
 }
 
-void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
+namespace {
+
+// What one rounding of a stage, or of the arithmetic (no label), costs the output.
+struct Walk {
+  std::string label;
+  double unit;
+  Norm norm;
+  std::function<Array(Norm)> read;
+};
+
+// A few at a time, for the sake of memory; added in their order, whoever makes them.
+void add_walks(const std::vector<Walk>& walks, int threads, ErrorSum& sum) {
+  const std::size_t most = static_cast<std::size_t>(std::clamp(threads, 1, 8));
+  Array absolute;
+  for (std::size_t first = 0; first < walks.size(); first += most) {
+    std::vector<Array> read(std::min(most, walks.size() - first));
+    for_each_parallel(std::ssize(read), threads, [&](Index i) {
+      const auto at = static_cast<std::size_t>(i);
+      read[at] = walks[first + at].read(walks[first + at].norm);
+    });
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const Walk& walk = walks[first + i];
+      if (walk.label.empty())
+        sum.arithmetic(read[i]);
+      else if (walk.norm == Norm::absolute)
+        absolute = std::move(read[i]);
+      else
+        sum.rounded(walk.label, walk.unit, absolute, read[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void LinStages::collect(const Reader& reader, ErrorSum& sum, int threads) const {
+  std::vector<Walk> walks;
   PerChunk weights, states, first_state, carried{Array::Zero(k.cols(), v.cols())}, keys, faded_arithmetic;
   for (const LinChunk& c : chunks) {
     sum.gates(c.gate_error);
@@ -159,19 +202,25 @@ void LinStages::collect(const Reader& reader, ErrorSum& sum) const {
     for (const Array& one : all) result.push_back(size_of(p, one));
     return result;
   };
-  sum.rounded(name + ".weights", units_.operand,
-              [&](Norm p) { return reader.weights(p, *this, sized(p, weights)); });
-  sum.rounded(name + ".state", units_.operand,
-              [&](Norm p) { return reader.states(p, *this, sized(p, first_state), false); });
-  sum.rounded(name + ".state", units_.carried_state,
-              [&](Norm p) { return reader.states(p, *this, sized(p, states), false); });
-  sum.rounded(name + ".carry", units_.carry,
-              [&](Norm p) { return reader.states(p, *this, sized(p, carried), true); });
-  sum.rounded(name + ".keys", units_.operand, [&](Norm p) { return reader.keys(p, *this, sized(p, keys)); });
-  sum.arithmetic(reader.weights(Norm::absolute, *this, weights_arithmetic()));
-  sum.arithmetic(reader.rows(Norm::absolute, *this, rows_arithmetic()));
-  sum.arithmetic(reader.states(Norm::absolute, *this, carry_arithmetic(), true));
-  sum.arithmetic(reader.keys(Norm::absolute, *this, faded_arithmetic));
+  using Read = std::function<Array(Norm)>;
+  const auto rounded = [&](const char* stage, double unit, const Read& read) {
+    if (unit == 0) return;
+    walks.push_back({name + stage, unit, Norm::absolute, read});
+    walks.push_back({name + stage, unit, Norm::square, read});
+  };
+  const auto arithmetic = [&](const Read& read) { walks.push_back({"", 1, Norm::absolute, read}); };
+  rounded(".weights", units_.operand, [&](Norm p) { return reader.weights(p, *this, sized(p, weights)); });
+  rounded(".state", units_.operand,
+          [&](Norm p) { return reader.states(p, *this, sized(p, first_state), false); });
+  rounded(".state", units_.carried_state,
+          [&](Norm p) { return reader.states(p, *this, sized(p, states), false); });
+  rounded(".carry", units_.carry, [&](Norm p) { return reader.states(p, *this, sized(p, carried), true); });
+  rounded(".keys", units_.operand, [&](Norm p) { return reader.keys(p, *this, sized(p, keys)); });
+  arithmetic([&](Norm p) { return reader.weights(p, *this, weights_arithmetic()); });
+  arithmetic([&](Norm p) { return reader.rows(p, *this, rows_arithmetic()); });
+  arithmetic([&](Norm p) { return reader.states(p, *this, carry_arithmetic(), true); });
+  arithmetic([&](Norm p) { return reader.keys(p, *this, faded_arithmetic); });
+  add_walks(walks, threads, sum);
 }
 
 // ---- as values
@@ -257,36 +306,47 @@ Array ReadAsKey::weights(Norm p, const LinStages& lin, const PerChunk& error) co
 // the state before b. From the last chunk back to the first, a chunk at a time: its sum up to its end, then faded on to t.
 Array ReadAsKey::read_states(Norm p, const LinStages& lin, const PerChunk& along, bool carried) const {
   Array sum = Array::Zero(rows_.count(), v_.cols());
-  std::vector<Array> whole;  // of a chunk, at its end
-  std::vector<double> fades;
-  const auto of_chunk = [&](const LinChunk& c, Index end) {
-    Array faded(end - c.first, lin.q.cols());
-    double omega = 1;
-    for (Index j = end; j-- > c.first; omega *= step_gate(gates_, j))
-      faded.row(j - c.first) =
-          (omega * row_scale_[static_cast<std::size_t>(j)] * c.read(j - c.first, 0)) * lin.q.row(j);
-    fades.push_back(omega);
-    return Array(faded.transpose() * v_.middleRows(c.first, end - c.first));
-  };
-  for (const LinChunk& c : lin.chunks) whole.push_back(of_chunk(c, c.last()));
-  const std::vector<double> faded_by = std::exchange(fades, {});
+  const Chunks& chunks = whole(lin);
+  const Eigen::RowVectorXd none;
   for (Index i = 0; i < rows_.count(); ++i) {
     const Index t = rows_.token(i);
     std::size_t b = 0;
     while (lin.chunks[b].last() <= t) ++b;
-    Array seen = of_chunk(lin.chunks[b], t + 1);
-    double omega = fades.back();  // of the gates after the chunk before, up to t
+    const auto [own, fade] = of_chunk(lin, lin.chunks[b], t + 1);
+    Array seen(own.rows(), own.cols());
+    double kept = 0, omega = 1;  // of the gates after the chunk before, up to t
+    const Array* other = &own;
     for (;; --b) {
-      if (along[b].size() > 0) add_product(p, along[b], seen, i, sum);
+      const bool read = along[b].size() > 0;
+      if (read || carried)
+        add_product(p, read ? Eigen::RowVectorXd(along[b].row(i)) : none, kept, omega, *other, seen,
+                    sum.row(i));
       if (b == 0) break;
-      if (carried)
-        seen = lin.chunks[b - 1].through() * seen + omega * whole[b - 1];
-      else
-        seen = omega * whole[b - 1];
-      omega *= faded_by[b - 1];
+      omega = other == &own ? fade : omega * chunks.fades[b];
+      kept = carried ? lin.chunks[b - 1].through() : 0;
+      other = &chunks.sums[b - 1];
     }
   }
   return sum;
+}
+
+std::pair<Array, double> ReadAsKey::of_chunk(const LinStages& lin, const LinChunk& c, Index end) const {
+  Array faded(end - c.first, lin.q.cols());
+  double omega = 1;
+  for (Index j = end; j-- > c.first; omega *= step_gate(gates_, j))
+    faded.row(j - c.first) =
+        (omega * row_scale_[static_cast<std::size_t>(j)] * c.read(j - c.first, 0)) * lin.q.row(j);
+  return {faded.transpose() * v_.middleRows(c.first, end - c.first), omega};
+}
+
+const ReadAsKey::Chunks& ReadAsKey::whole(const LinStages& lin) const {
+  std::call_once(chunks_->once, [&] {
+    for (const LinChunk& c : lin.chunks) {
+      auto [sum, fade] = of_chunk(lin, c, c.last());
+      chunks_->sums.push_back(std::move(sum)), chunks_->fades.push_back(fade);
+    }
+  });
+  return *chunks_;
 }
 
 Array ReadAsKey::states(Norm p, const LinStages& lin, const PerChunk& error, bool carried) const {

@@ -7,6 +7,10 @@
 //   ReadAsKey    Xi_ja = Omega_tj q_ta v_jc     the keys of the next Lin
 //   ReadAsQuery  Xi_ja = [j = t] C_t(a, c)      the queries of the next Lin, C_t the moment that it reads
 #pragma once
+#include <memory>
+#include <mutex>
+#include <utility>
+
 #include "reference/operators/common/chunk_linear.hpp"
 #include "reference/operators/common/error_rows.hpp"
 
@@ -44,7 +48,7 @@ struct LinStages {
             Index width, Reads reads = Reads::inclusive);
   // Adds every stage of the Lin as `reader` sees it. Where the product format is narrower than the inputs,
   // the rounding of q, k and v is charged to each use by absolute values, without its cancellation.
-  void collect(const Reader& reader, ErrorSum& sum) const;
+  void collect(const Reader& reader, ErrorSum& sum, int threads = 1) const;
   Index tokens() const { return q.rows(); }
 
   std::string name;
@@ -96,6 +100,15 @@ class ReadAsKey : public Reader {
   // The sum over chunks of |along[b] (row)| |what the row reads of the state before chunk b|; along[b] (count, key_dim),
   // the error of each state row, projected on the query of the output, or empty.
   Array read_states(Norm p, const LinStages& lin, const PerChunk& along, bool carried) const;
+  // What a row reads of the tokens of a chunk before `end`, there, and the gates of that part.
+  std::pair<Array, double> of_chunk(const LinStages& lin, const LinChunk& c, Index end) const;
+  struct Chunks {
+    std::once_flag once;
+    std::vector<Array> sums;
+    std::vector<double> fades;
+  };
+  const Chunks& whole(const LinStages& lin) const;  // of the one Lin that is read so
+  std::shared_ptr<Chunks> chunks_ = std::make_shared<Chunks>();
   RowSet rows_;
   Array q_, v_;  // (count, key_dim), (tokens, value_dim)
   Gates<double> gates_;
