@@ -50,6 +50,7 @@ TEST(Hunt, EndsWithItsTimeWhileItDraws) {
 }
 
 // A kernel that is wrong, and slow from its first wrong answer on.
+// A whole shrinking would take 250 questions of several calls each, half a minute and more.
 TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   const Kernel wrong = find_subjects("mutant.hla2.decay_late", "", {}).at(0).kernel;
   Kernel slow = wrong;
@@ -61,7 +62,7 @@ TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   options.seconds = 1.5;
   const auto start = std::chrono::steady_clock::now();
   const HuntReport report = hunt({slow, [&] { return slow; }, false, false}, {}, options);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
   ASSERT_FALSE(report.findings.empty());
   EXPECT_FALSE(report.findings.back().shrinking_finished);
 }
