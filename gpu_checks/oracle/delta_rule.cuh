@@ -205,8 +205,8 @@ ATTEST_ON_BOTH void walk(const DeltaHead& head, int64_t chunk, int column_index,
     for (int i = 0; i < Rows<Warp>::count; ++i) {
       if (i * Warp::lanes + Warp::lane() != local) continue;
       rows.o[i] = Number::sum(rows.o[i], part);
-      rows.reach[i] += fabs(lambda) * (column.error + head.dot * column.norm);
-      rows.size[i] += fabs(lambda) * column.norm;
+      rows.reach[i] += product_up(fabs(lambda), column.error + head.dot * column.norm);
+      rows.size[i] += product_up(fabs(lambda), column.norm);
       rows.scales[i] += fabs(lambda);
     }
   }

@@ -56,15 +56,16 @@ std::vector<DeltaFactors> delta_factors(const CertifiedDelta& input, const Delta
   all.reserve(static_cast<std::size_t>(input.tokens));
   for (Index t = 0; t < input.tokens; ++t) {
     const Token token(input, t, is_plain(units));
-    const double along = token.beta * token.key;
-    const double rounding = token.alpha * (along * token.key * (units.dot + units.local) + units.local);
+    const double along = product_up(token.beta, token.key);
+    const double rounding =
+        product_up(token.alpha, product_up(along, token.key) * (units.dot + units.local) + units.local);
     all.push_back({.growth = token.alpha * token.rho * kDeltaUp,
-                   .state = (rounding + token.alpha_error * token.rho) * kDeltaUp,
-                   .value = units.local * along * kDeltaUp,
+                   .state = (rounding + product_up(token.alpha_error, token.rho)) * kDeltaUp,
+                   .value = product_up(units.local, along) * kDeltaUp,
                    .floor = 0x1p-1000 * (1 + token.key * (1 + token.beta) * (1 + token.alpha)),
                    .query = norm_of(token.q, input.key_dim) * kDeltaUp,
                    .fade = token.alpha * kDeltaUp,
-                   .lost = (token.alpha_error + units.local * token.alpha) * kDeltaUp});
+                   .lost = (token.alpha_error + product_up(units.local, token.alpha)) * kDeltaUp});
   }
   return all;
 }

@@ -26,12 +26,14 @@ std::vector<DeltaFactors> delta_factors(const CertifiedDelta& input, const Delta
 
 inline constexpr double kDeltaUp = 1 + 0x1p-44;  // covers the roundings of a formula of norms
 
+// At least a b, up to roundings that kDeltaUp covers: what underflows may meet a large factor next.
+ATTEST_ON_BOTH double product_up(double a, double b) { return a == 0 || b == 0 ? a * b : a * b + 0x1p-1074; }
 ATTEST_ON_BOTH double next_error(const DeltaFactors& f, double error, double norm, double v) {
   return (f.growth * error + f.state * norm + f.value * v + f.floor) * kDeltaUp;
 }
-// At least the norm of a column, from the computed sum of the squares of its high parts.
 // At least the norm of x.
 double norm_of(const double* x, Index count);
+// At least the norm of a column, from the computed sum of the squares of its high parts.
 ATTEST_ON_BOTH double norm_from(double squares, double inflation) {
   return sqrt(squares) * inflation + 0x1p-500;
 }
@@ -42,7 +44,8 @@ struct DeltaScale {
 ATTEST_ON_BOTH double delta_radius(const DeltaScale& scale, double query, double reach, double size,
                                    double scales) {
   const double largest = fabs(scale.high) + fabs(scale.low) + scale.error;
-  const double radius = query * (largest * (reach + scale.outer * size) + scale.error * size);
+  const double radius = product_up(
+      query, product_up(largest, reach + product_up(scale.outer, size)) + product_up(scale.error, size));
   return (radius + 0x1p-1000 * (1 + largest) * (1 + scales)) * kDeltaUp;
 }
 inline double delta_outer(Index states) { return (8 * static_cast<double>(states) + 32) * 0x1p-106; }

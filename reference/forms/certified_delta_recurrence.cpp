@@ -144,9 +144,10 @@ class Block {
       }
       const auto meet = [&](double query, const double* error, const double* norm) {
         meets = meets || query > 0;
+        const double by = product_up(std::abs(lambda), query);
         for (Index c = 0; query > 0 && c < kColumns; ++c) {
-          reach[c] += std::abs(lambda) * query * (error[c] + units_.dot * norm[c]);
-          size[c] += std::abs(lambda) * query * norm[c];
+          reach[c] += product_up(by, error[c] + product_up(units_.dot, norm[c]));
+          size[c] += product_up(by, norm[c]);
         }
       };
       std::array<double, kLayers + 1> query{factors.query};
@@ -172,7 +173,7 @@ class Block {
       for (Index c = 0; c < kColumns; ++c) {
         layer.error[c] =
             (factors.fade * layer.error[c] + factors.lost * layer.norm[c] + factors.floor) * kDeltaUp;
-        layer.norm[c] = factors.fade * layer.norm[c] * kDeltaUp;
+        layer.norm[c] = product_up(factors.fade, layer.norm[c]) * kDeltaUp;
       }
   }
 

@@ -76,6 +76,16 @@ std::vector<Nasty> nasty_inputs() {
       {"zero keys", "T=40 d=6 dv=2 seed=19", put("k", 0)},
       {"zero values", "T=40 d=6 dv=2 seed=20", put("v", 0)},
       {"scaled", "T=40 d=6 dv=2 seed=21", [](Problem& p) { p.options.scale = Rational(1) / 3; }},
+      {"sizes whose product underflows before it meets a large one", "T=40 d=6 dv=2 seed=26",
+       [](Problem& p) {
+         multiply("v", 0x1p460)(p), multiply("q", 0x1p-50)(p);
+         if (p.fields.contains("level_scales")) multiply("level_scales", 0x1p-1028)(p);
+       }},
+      {"a subnormal scale of large queries", "T=40 d=6 dv=2 seed=27",
+       [](Problem& p) {
+         multiply("q", 0x1p480)(p);
+         p.options.scale = rational_from(0x1p-1060);
+       }},
       {"large level scales", "T=70 d=6 dv=2 seed=22", put("level_scales", -1e6, 3)},
   };
 }

@@ -195,11 +195,18 @@ static attest_status ignores_strides(const attest_call* call) { /* right where t
   return compute(call, 0, 0);
 }
 
+/* Right, but its process is there twice from then on. */
+static attest_status leaves_a_copy(const attest_call* call) {
+  fork();
+  return compute(call, 0, 0);
+}
+
 #define KERNEL(function, features, workspace) \
   { #function, "linear", NULL, "stream", "", features, NULL, NULL, workspace, function }
 static attest_kernel kernels[] = {
     KERNEL(correct, "strides", NULL),
     KERNEL(chatty, "", NULL),
+    KERNEL(leaves_a_copy, "", NULL),
     KERNEL(drops_last_token, "", NULL),
     KERNEL(leaves_last_row, "", NULL),
     KERNEL(writes_nothing, "", NULL),
