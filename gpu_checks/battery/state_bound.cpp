@@ -31,7 +31,10 @@ class StateArithmetic : public Arithmetic<Running> {
       }
     return result;
   }
-  Matrix<Running> operand(std::string_view, Matrix<Running> x) override {
+  Matrix<Running> operand(std::string_view label, Matrix<Running> x) override {
+    if ((label == "u" || label == "w") && static_cast<Index>(scaled_lost_.size()) == x.rows())
+      for (Index t = 0; t < x.rows(); ++t)
+        for (Index c = 0; c < x.cols(); ++c) x(t, c).widen(scaled_lost_[static_cast<std::size_t>(t)]);
     return stored(units_.contract.intermediate, x);
   }
   Matrix<Running> carry(std::string_view, Matrix<Running> x) override {
@@ -40,7 +43,15 @@ class StateArithmetic : public Arithmetic<Running> {
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no bound: inverse=powers";
     const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units, true});
-    return Arithmetic<Running>::inverse(label, n);
+    Matrix<Running> inverse = Arithmetic<Running>::inverse(label, n);
+    const double lost = std::max({units_.eta, units_.contract.product.smallest_subnormal(),
+                                  units_.contract.intermediate.smallest_subnormal()});
+    scaled_lost_.assign(static_cast<std::size_t>(inverse.rows()), 0);
+    for (Index t = 0; t < inverse.rows(); ++t)
+      for (Index s = 0; s < inverse.cols(); ++s)
+        scaled_lost_[static_cast<std::size_t>(t)] +=
+            (std::abs(inverse(t, s).value) + inverse(t, s).error) * lost;
+    return inverse;
   }
   Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
     const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr,
@@ -75,6 +86,9 @@ class StateArithmetic : public Arithmetic<Running> {
  private:
   const Units& units_;
   const Head<double>& head_;
+  // What the rows of U = N^-1 (diag(beta) V), in the place of (N^-1 diag(beta)) V, and of W likewise may lose where beta v
+  // underflows; empty where nothing is inverted.
+  std::vector<double> scaled_lost_;
 };
 
 Matrix<Running> running(const Matrix<double>& x) {

@@ -144,6 +144,9 @@ struct Chunk {
         w(product(ut, faded(c.start_keys, c.start_keys_error, form, low), form.units.gamma(c.size),
                   low.step)) {
     const Units& units = form.units;
+    const double lost = std::max(low.step, units.operand > 0 ? low.operand : 0);
+    scaled_lost = spectral_bound(c.inverse) * lost * root(c.size);
+    w.error.rest += scaled_lost * root(c.k.cols());
     scores.round(units.operand, low.operand);
     // The errors of K'^T, column by column of K' whole: all rows take the same.
     const Rows upright = faded(c.keys, c.keys_error, form, low);
@@ -157,6 +160,9 @@ struct Chunk {
   }
   Rows scores, keys, ut, w;
   double transition = 0;
+  // Of U = N^-1 (diag(beta) V) in the place of (N^-1 diag(beta)) V, and of W likewise: beta v underflows before N^-1 is
+  // applied. Its rounding is as large as that of T.
+  double scaled_lost = 0;
 
  private:
   static double contraction(const FormError& form, const DeltaStages& c) {
@@ -275,6 +281,7 @@ Array chunk_remainder(const FormError& form) {
     Errors local = chunk.ut.norm * v_error + chunk.w.norm * copy;
     local += local_product(chunk.ut, column_sizes(c.v), v_error, units.gamma(c.size), low.step);
     local += local_product(chunk.w, before, error + copy, units.gamma(d), low.step);
+    local.rest += chunk.scaled_lost;
     for (const auto& [unit, eta] :
          {std::pair(units.step, 0.0), std::pair(units.operand, low.operand * root(c.size))}) {
       local.rest += unit * chunk.w.norm * error.total();
