@@ -27,6 +27,12 @@ int run_replay(const Arguments& arguments, const DoorOptions& doors) {
     const CorpusCase one = read_corpus_case(file);
     const bool own = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
     const std::string& kernel = own ? one.kernel : arguments.kernel;
+    if (own && find_subjects(kernel, "", doors).empty())
+      throw BadInput(
+          fmt::format("{}: found on {}, which is not registered, expected the --plugin or --process that "
+                      "announces it, or "
+                      "another --kernel",
+                      printable(file, 200), in_quotes(kernel)));
     Index of_operator = 0;
     for (const Subject& subject : subjects_of(kernel, "", doors)) {
       const Case& shape = one.input.shape;

@@ -74,7 +74,7 @@ std::vector<ValueEdit> without(const std::vector<ValueEdit>& edits, Axis axis, I
 // More tokens, heads or batch entries than these are not tried one range after another.
 constexpr Index most_ranges = 1024, most_entries = 64;
 // Of one input of the check width: a question takes a fraction of a second to seconds.
-constexpr Index most_wide = 250;
+constexpr Index most_wide = 130;
 
 class Shrinker {
  public:

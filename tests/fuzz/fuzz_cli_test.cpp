@@ -212,6 +212,19 @@ TEST(FuzzCommand, AFinishedHuntIsNotResumedAndOfAKilledOneItIsSaidThatItsAnswers
   EXPECT_THAT(anew.err, HasSubstr("are dropped"));
 }
 
+TEST(FuzzCommand, ReplayOfAKernelBehindADoorAsksForTheDoor) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "one.case";
+  std::ofstream(file) << "attest.corpus/1\ncheck value\nkernel mine\ncase linear variant=masked T=2 d=1 dv=1 "
+                         "seed=1\nvalues drawn\n"
+                         "end 0\n";
+  const ProgramRun run = run_attest(folder, "replay " + file);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err,
+              HasSubstr("found on \"mine\", which is not registered, expected the --plugin or --process"));
+  EXPECT_EQ(run_attest(folder, "replay --kernel cpu.linear.chunk16.fp32 " + file).exit_code, 0);
+}
+
 TEST(FuzzCommand, ReplayRefusesADamagedFile) {
   const TemporaryFolder folder;
   std::ofstream(folder / "x.case") << "attest.corpus/1\ncheck value\n";

@@ -50,7 +50,7 @@ TEST(Hunt, EndsWithItsTimeWhileItDraws) {
 }
 
 // A kernel that is wrong, and slow from its first wrong answer on.
-// A whole shrinking would take 250 questions of several calls each, half a minute and more.
+// A whole shrinking would take hundreds of questions of several calls each, half a minute and more.
 TEST(Hunt, EndsWithItsTimeWhileItShrinks) {
   const Kernel wrong = find_subjects("mutant.hla2.decay_late", "", {}).at(0).kernel;
   Kernel slow = wrong;
