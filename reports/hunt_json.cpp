@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <set>
 
 #include "reference/tensor/bad_input.hpp"
 #include "reports/join_shards.hpp"
@@ -134,9 +135,22 @@ Json to_json(const HuntReport& r) {
 
 Hunts read_hunts(const Json& document, const std::string& where) {
   try {
+    if (document.is_discarded()) throw BadInput("expected JSON, it is something else or ends too early");
     if (document.at("schema") != hunt_schema) throw BadInput(fmt::format("expected schema {}", hunt_schema));
     Hunts hunts{document.at("command"), document.at("interrupted"), {}};
-    for (const Json& kernel : document.at("kernels")) hunts.reports.push_back(read_report(kernel));
+    if (!document.at("kernels").is_array()) throw BadInput("kernels: expected a list");
+    if (!document.at("seed").is_number_unsigned())
+      throw BadInput("seed: expected a whole number of 0 or more");
+    std::set<std::string> names;
+    for (const Json& kernel : document.at("kernels")) {
+      hunts.reports.push_back(read_report(kernel));
+      const HuntReport& report = hunts.reports.back();
+      if (!names.insert(report.kernel).second)
+        throw BadInput(fmt::format("kernel {} twice, expected every kernel once", in_quotes(report.kernel)));
+      if (report.decided > report.cases + report.replayed)
+        throw BadInput(fmt::format("kernel {}: {} decided of {} cases", in_quotes(report.kernel),
+                                   report.decided, report.cases + report.replayed));
+    }
     return hunts;
   } catch (const Json::exception& error) {
     throw BadInput(

@@ -93,7 +93,7 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
     }
   };
   refused(Json(), "no hunt");
-  refused(Json::parse("{broken", nullptr, false), "no hunt");
+  refused(Json::parse("{broken", nullptr, false), "expected JSON");
   Json other = whole;
   other["schema"] = "attest.fuzz/9";
   refused(other, "attest.fuzz/1");
@@ -109,6 +109,14 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
   refused(other, "expected a count");
   other = whole, other["kernels"][0]["findings"] = Json::parse("[3]");
   refused(other, "no hunt");
+  other = whole, other["kernels"] = Json::object();
+  refused(other, "kernels: expected a list");
+  other = whole, other["kernels"].push_back(other["kernels"][0]);
+  refused(other, "twice");
+  other = whole, other["kernels"][0]["decided"] = 999999;
+  refused(other, "999999 decided of");
+  other = whole, other["seed"] = -1;
+  refused(other, "seed: expected a whole number");
 }
 
 // Whatever the order of the shards.
