@@ -13,7 +13,7 @@ namespace {
 void one(const BatteryContext& context, Case shape, Random& random, Findings& findings) {
   shape = fitted(context, shape);
   shape.seed = random.bits() >> 1;
-  findings.input(short_text(shape));
+  findings.input("lattice " + short_text(shape));
   if (!no_lattice(context).empty()) {
     if (*shape.tokens > 0) return judge_call(context, drawn(context, shape), false, findings);
     call(context, drawn(context, shape), findings);

@@ -65,7 +65,7 @@ bool is_continued(const BatteryContext& context) {
 // As it is drawn; none, as the findings then say, where there is none.
 std::optional<Problem> draw_wide(const BatteryContext& context, const Wide& wide, Random& random,
                                  Findings& findings) {
-  findings.input(short_text(wide.whole));
+  findings.input("lattice " + short_text(wide.whole));
   // Before anything is drawn and certified, which takes long at these sizes.
   if (const std::string why = outside_limits(context.kernel.limits, wide.shape); !why.empty())
     return findings.refuse(why), std::nullopt;
@@ -91,7 +91,7 @@ void one(const BatteryContext& context, const Wide& wide, Random& random, Findin
   };
   compare(*problem);
   if (!is_continued(context)) return;
-  findings.input("from token " + std::to_string(wide.at) + " on, " + short_text(wide.whole));
+  findings.input("from token " + std::to_string(wide.at) + " on, lattice " + short_text(wide.whole));
   const std::vector<Index> consumed(static_cast<std::size_t>(problem->sequences()), wide.at);
   expected["o"] = token_range(expected["o"], wide.at, problem->tokens);
   compare(continued_from(token_range(*problem, wide.at, problem->tokens),
