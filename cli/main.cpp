@@ -1,10 +1,12 @@
 // attest: the program. Everything wrong with the command line or with an input is one line on stderr and exit 2.
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
@@ -20,7 +22,10 @@ namespace {
 // Of the ranks of mpirun the first one speaks.
 int refuse(std::string_view what) {
   // In one piece: mpirun may end the job, and what it passes on, between two writes.
-  if (launched_rank() == 0) std::cerr << "attest: " + printable(what, 2000) + '\n';
+  if (launched_rank() == 0)
+    std::cerr << "attest: " + printable(what, 2000) + '\n';
+  else  // mpirun ends the job with the first rank that fails, and the first has to have spoken
+    std::this_thread::sleep_for(std::chrono::seconds(3));
   return exit_bad_input;
 }
 
