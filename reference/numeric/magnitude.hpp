@@ -1,5 +1,6 @@
 // The sum of the absolute values of the terms: a scalar that forgets signs, so that the direct form evaluated in
-// it gives the magnitude M of its own sum. Subtraction adds; every input enters as its absolute value.
+// it gives the magnitude M of its own sum. Subtraction adds; every input enters as its absolute value. Extended precision:
+// its exponents let products of several doubles neither underflow nor overflow before they are summed.
 #pragma once
 #include <cmath>
 
@@ -8,9 +9,10 @@ namespace attest {
 class Magnitude {
  public:
   Magnitude() = default;
-  Magnitude(int value) : value_(std::abs(static_cast<double>(value))) {}
-  explicit Magnitude(double value) : value_(std::abs(value)) {}
-  double value() const { return value_; }
+  Magnitude(int value) : Magnitude(static_cast<double>(value)) {}
+  explicit Magnitude(double value) : Magnitude(static_cast<long double>(value)) {}
+  explicit Magnitude(long double value) : value_(std::abs(value)) {}
+  double value() const { return static_cast<double>(value_); }
 
   friend Magnitude operator+(Magnitude a, Magnitude b) { return Magnitude(a.value_ + b.value_); }
   friend Magnitude operator-(Magnitude a, Magnitude b) { return a + b; }
@@ -23,7 +25,7 @@ class Magnitude {
   friend bool operator==(Magnitude a, Magnitude b) { return a.value_ == b.value_; }
 
  private:
-  double value_ = 0;
+  long double value_ = 0;
 };
 
 }  // namespace attest

@@ -195,6 +195,18 @@ TEST(Oracle, TakesALogGateOfMinusInfinityAsZero) {
   EXPECT_EQ(o.value, (std::vector<double>{3, 5}));
 }
 
+// (q k) v, of which q k is below the smallest double, or above the largest.
+TEST(Oracle, MagnitudesNeitherUnderflowNorOverflowOnTheWay) {
+  const Operator& op = operator_named("linear", "masked");
+  for (const double x : {1e-200, 1e200}) {
+    const double v = x < 1 ? 1e300 : 1e-300;
+    const Tensors fields{{"q", {{1, 1}, {x}}}, {"k", {{1, 1}, {x}}}, {"v", {{1, 1}, {v}}}};
+    const OracleTensor o =
+        evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
+    EXPECT_NEAR(o.magnitude[0] / o.value[0], 1, 1e-12);
+  }
+}
+
 TEST(Oracle, SumsAbsoluteValuesForTheMagnitudeOfSoftmax) {
   const Operator& op = operator_named("softmax", "masked");
   const Tensors fields{{"q", {{2, 1}, {0, 0}}}, {"k", {{2, 1}, {1, 1}}}, {"v", {{2, 1}, {4, -2}}}};
