@@ -191,6 +191,12 @@ struct Lins {
   int count = 1;
 };
 
+// Tokens of a call, at most all of them, before its first position that is a multiple of `size`.
+__device__ inline int64_t tokens_to_boundary(int64_t position, int size, int64_t tokens) {
+  const int64_t head = (size - position % size) % size;
+  return head < tokens ? head : tokens;
+}
+
 // What multiplies tiles: nothing, mma.sync (sm_80 on), or Hopper's wgmma, where there is code for it.
 enum class MatrixUnits { none, mma, wgmma };
 
@@ -214,9 +220,13 @@ struct Recurrent {
   const int64_t* initial_position = nullptr;
   int64_t* final_position = nullptr;
   float* memory = nullptr;  // (sequence, head, levels, key_dim, columns), levels only
+  // Of a sequence's tokens all, those before the first whole chunk, or those after the last. The call begins at position
+  // `start` (null: 0), which is initial_position for all but the last of these. No o: no rows.
+  enum class Part { all, before_chunks, after_chunks } part = Part::all;
+  const int64_t* start = nullptr;
 };
 
-// The scalar recurrence with levels from position 0, on matrix units. Segments are groups of 512 tokens.
+// The scalar recurrence with levels from position 0, on matrix units, or a piece of it. Segments are groups of 512 tokens.
 struct LogLinear {
   View q, k, v, o, level_scales;
   int key_dim = 0, value_dim = 0, levels = 0, final_levels = 0;
@@ -227,9 +237,12 @@ struct LogLinear {
   float* group_states = nullptr;  // (segment, head, value_dim, key_dim)
   void* slots = nullptr;          // (segment, 8, head, value_dim, key_dim) of the input type
   float *slot_fades = nullptr, *block_fades = nullptr;  // (segment, 8, head)
+  // A piece of the keys: sums before it are added, sums for the next are left in place of rows.
+  bool take_sums = false, leave_sums = false;
+  float4* sums = nullptr;  // (chunk, head, 8, thread)
 };
 
-// The delta rules on matrix units; with levels from position 0 and not packed.
+// The delta rules on matrix units; with levels from position 0 and not packed, but for launch_delta_wide.
 struct Delta {
   View q, k, v, o, beta, level_scales;
   View w, u;                // rows between the passes, of the input type
@@ -246,6 +259,15 @@ struct Delta {
   float* live = nullptr;
   int live_levels = 0;
   int64_t* live_position = nullptr;
+  // launch_delta_wide, whose layout has a chunk for a segment: rows of keys faded to the end of their chunk, tiles of scores
+  // (chunk, head, 64, 64), G(t, start) (chunk, head, 64), sums of rows with levels (chunk, head, 64 values, 8, thread).
+  View faded_keys;
+  void* scores = nullptr;
+  float* from_start = nullptr;
+  float4* sums = nullptr;
+  // With levels, from any position: the call's own, and the state where its chunks begin (sequence, head, level, dim, dim).
+  const int64_t* position = nullptr;
+  const float* carried = nullptr;
 };
 
 // One token of every sequence; key and value dimension alike.
@@ -287,6 +309,8 @@ cudaError_t launch_delta(const Context& context, const Delta& job);
 // Shared memory of its largest block.
 int delta_levels_bytes(MatrixUnits units, Type type, int dim);
 cudaError_t launch_delta_levels(const Context& context, const Delta& job);
+bool delta_wide_supports(const Context& context, const Delta& job, Type type);
+cudaError_t launch_delta_wide(const Context& context, const Delta& job);
 bool log_linear_supports(const Context& context, const LogLinear& job, Type type);
 cudaError_t launch_log_linear(const Context& context, const LogLinear& job);
 // Of the current device.

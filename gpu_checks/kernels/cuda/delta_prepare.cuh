@@ -68,6 +68,59 @@ __device__ inline void join_blocks(const float* n, float* x, float* y, int pairs
   __syncthreads();
 }
 
+// N below its diagonal out of a thread's 16 products of keys, and X = I. By 256 threads, as what follows.
+__device__ inline void store_system(const float (&products)[16], float* n, float* x, const Gates& gate,
+                                    const float* betas) {
+  const Thread me;
+#pragma unroll
+  for (int j = 0; j < 4; ++j)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int t = me.row + half * 8, s = me.group * 32 + 8 * j + me.pair;
+      float two[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const bool live = t > s + i && gate.zeros[s + i] == gate.zeros[t];
+        two[i] =
+            live ? betas[t] * exp2f(gate.sum[t] - gate.sum[s + i]) * products[4 * j + 2 * half + i] : 0.f;
+      }
+      *reinterpret_cast<float2*>(n + t * padded + s) = make_float2(two[0], two[1]);
+      *reinterpret_cast<float2*>(x + t * padded + s) =
+          make_float2(t == s ? 1.f : 0.f, t == s + 1 ? 1.f : 0.f);
+    }
+}
+
+// X = N^-1: the inverses of the four 16 x 16 blocks of the diagonal, a column a thread, then joined twice.
+__device__ inline void invert_system(const float* n, float* x, float* y) {
+  if (threadIdx.x < 64) {
+    const int first = threadIdx.x / 16 * 16, c = threadIdx.x % 16;
+    float column[16];
+#pragma unroll
+    for (int r = 0; r < 16; ++r) {
+      float sum = r == c ? 1.f : 0.f;
+#pragma unroll
+      for (int k = 0; k < r; ++k) sum = fmaf(-n[(first + r) * padded + first + k], column[k], sum);
+      column[r] = sum;
+      x[(first + r) * padded + first + c] = sum;
+    }
+  }
+  __syncthreads();
+  join_blocks<16>(n, x, y, 2);
+  if (!is<Mutant::inverse_corner_missing>) join_blocks<32>(n, x, y, 1);
+}
+
+// T = X beta, rounded.
+template <typename T>
+__device__ inline void store_inverse(uint8_t* tile, const float* x, const float* betas) {
+  for (int i = threadIdx.x; i < 64 * 32; i += 256) {
+    const int t = i / 32, s = i % 32 * 2;
+    const bool weighed = !is<Mutant::delta_beta_missing>;
+    const float2 two = *reinterpret_cast<const float2*>(x + t * padded + s);
+    const float low = two.x * (weighed ? betas[s] : 1.f), high = two.y * (weighed ? betas[s + 1] : 1.f);
+    *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) = Pair<T>::pack(low, high);
+  }
+}
+
 // Left operands to and from memory: (step of 16 columns, thread, 8 values).
 template <typename T, int columns>
 __device__ inline void store_left(void* memory, int64_t number, const float (&d)[columns / 2]) {
@@ -181,49 +234,15 @@ __global__ void __launch_bounds__(256, 2)
   }
   products_wait<0>();
   pin(w);
-#pragma unroll
-  for (int j = 0; j < 4; ++j)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int t = me.row + half * 8, s = group * 32 + 8 * j + pair;
-      float two[2];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const bool live = t > s + i && gate.zeros[s + i] == gate.zeros[t];
-        two[i] = live ? betas[t] * exp2f(gate.sum[t] - gate.sum[s + i]) * w[4 * j + 2 * half + i] : 0.f;
-      }
-      *reinterpret_cast<float2*>(n + t * padded + s) = make_float2(two[0], two[1]);
-      *reinterpret_cast<float2*>(x + t * padded + s) =
-          make_float2(t == s ? 1.f : 0.f, t == s + 1 ? 1.f : 0.f);
-    }
+  store_system(w, n, x, gate, betas);
   if constexpr (levels) {
     pin(p);
     store_scores<T, 32>(p, base + P::p_at, gate);
   }
   __syncthreads();
-  if (threadIdx.x < 64) {  // the inverses of the four 16 x 16 blocks of the diagonal, a column a thread
-    const int first = threadIdx.x / 16 * 16, c = threadIdx.x % 16;
-    float column[16];
-#pragma unroll
-    for (int r = 0; r < 16; ++r) {
-      float sum = r == c ? 1.f : 0.f;
-#pragma unroll
-      for (int k = 0; k < r; ++k) sum = fmaf(-n[(first + r) * padded + first + k], column[k], sum);
-      column[r] = sum;
-      x[(first + r) * padded + first + c] = sum;
-    }
-  }
-  __syncthreads();
-  join_blocks<16>(n, x, y, 2);
-  if (!is<Mutant::inverse_corner_missing>) join_blocks<32>(n, x, y, 1);
+  invert_system(n, x, y);
   fade_rows<T, dim, 256>(base + P::k_at, gate.from_start);
-  for (int i = threadIdx.x; i < 64 * 32; i += 256) {
-    const int t = i / 32, s = i % 32 * 2;
-    const bool weighed = !is<Mutant::delta_beta_missing>;
-    const float2 two = *reinterpret_cast<const float2*>(x + t * padded + s);
-    const float low = two.x * (weighed ? betas[s] : 1.f), high = two.y * (weighed ? betas[s + 1] : 1.f);
-    *reinterpret_cast<uint32_t*>(base + P::t_at + tile_offset(t, s)) = Pair<T>::pack(low, high);
-  }
+  store_inverse<T>(base + P::t_at, x, betas);
   publish_stores();
   __syncthreads();
   // The first warpgroup multiplies by V, the second by the faded K.

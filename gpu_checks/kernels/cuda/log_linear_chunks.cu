@@ -4,6 +4,7 @@
 //   (2) the groups of a head are swept the same way, element by element;
 //   (3) a chunk: W = (Q K^T o G o Lambda), O^T = V^T W^T + sum over the set bits b of its number of
 //       (S_b^T Q^T) times lambda^(b+7) G(t, start) and the gates between block b and the chunk: those of the lower blocks.
+// More than 128 keys or values: all of it for every 128 of both; rows are added over the keys in fp32, then rounded.
 // Floor at T = 131072, H = 16, d = dv = 128: products 2 c^2 d (2), 2 c d^2 (1 + 5.5 live blocks): 516 GFLOP, 0.69 ms at
 // 750 TFLOP/s; q k v o 0.50 ms. The scheme moves besides: slots 1.1 GB out, 5.8 GB in, most of it from L2.
 #include "gpu_checks/kernels/cuda/gates.cuh"
@@ -201,11 +202,11 @@ __global__ void sweep_heads(Layout layout, LogLinear job, int key_dim, int value
 #pragma unroll
     for (int b = 0; b < levels; ++b)
       if (b + 10 == level && (groups >> b & 1)) value = stack[b];
-    float* const out =
-        static_cast<float*>(job.final.data) +
-        ((static_cast<int64_t>(sequence) * layout.heads + h) * job.final_levels + level) * size;
-    out[column * value_dim + row] = value.x;
-    out[(column + 1) * value_dim + row] = value.y;
+    float* const out = static_cast<float*>(job.final.data) +
+                       ((static_cast<int64_t>(sequence) * layout.heads + h) * job.final_levels + level) *
+                           job.final.rows * job.final.columns;
+    out[column * job.final.columns + row] = value.x;
+    out[(column + 1) * job.final.columns + row] = value.y;
   }
 }
 
@@ -223,15 +224,17 @@ __global__ void finish_state(Layout layout, LogLinear job, int key_dim, int valu
   const int64_t tail = tokens / (group_chunks * chunk) * (group_chunks * chunk);
   const int64_t first = bit >= 9 ? tail : tokens >> (bit + 1) << (bit + 1),
                 last = bit >= 9 ? tail : first + (1 << bit);
-  float* const out = static_cast<float*>(job.final.data) + (slot * job.final_levels + level) * size;
+  float* const out = static_cast<float*>(job.final.data) +
+                     (slot * job.final_levels + level) * job.final.rows * job.final.columns;
   float after = 1;
   for (int64_t t = last; t < tokens; ++t) after *= job.gate.alpha(batch, begin + t, h);
   for (int i = threadIdx.x; i < size; i += blockDim.x) {
-    float sum = bit >= 9 ? out[i] : 0.f;
+    float& element = out[i / value_dim * job.final.columns + i % value_dim];
+    float sum = bit >= 9 ? element : 0.f;
     for (int64_t t = first; t < last; ++t)
       sum = fmaf(job.k.read(batch, begin + t, h, i / value_dim),
                  job.v.read(batch, begin + t, h, i % value_dim), job.gate.alpha(batch, begin + t, h) * sum);
-    out[i] = after * sum;
+    element = after * sum;
   }
 }
 
@@ -382,6 +385,19 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
       }
     __syncthreads();
     fetch_state(which);
+  }
+  float4* const sums = job.sums + int64_t{blockIdx.x} * 8 * P::threads + threadIdx.x;
+  if (job.take_sums)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float4 before = sums[i * P::threads];
+      o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
+    }
+  if (job.leave_sums) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      sums[i * P::threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    return;
   }
   __syncthreads();
   // O^T through the tile of q to whole rows; where it is too narrow, through the states.

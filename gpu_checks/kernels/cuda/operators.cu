@@ -24,6 +24,7 @@ class Composer {
     levels_tuned_ = log_linear_fits();
     stepping_ = step_fits();
     delta_tuned_ = delta_fits();
+    delta_wide_ = !delta_tuned_ && delta_wide_fits();
     make_layout();
   }
   Outcome outcome;
@@ -38,7 +39,7 @@ class Composer {
       case Op::delta:
       case Op::gated_delta:
       case Op::log_linear_gated_delta:
-        return delta_tuned_ || stepping_;
+        return delta_tuned_ || delta_wide_ || stepping_;
       default:
         return stepping_ || (tuned_ && !steps_when_widened());
     }
@@ -129,6 +130,8 @@ class Composer {
       int64_t groups = 1;
       while (chunks / (8 * groups * 2) * rows_of_heads >= 2 * call_.multiprocessors) groups *= 2;
       segment = groups * 8 * chunk;
+    } else if (delta_wide_) {
+      segment = chunk;
     } else if (call_.segment > 0)
       segment = (call_.segment + chunk - 1) / chunk * chunk;
     layout.segment = static_cast<int>(std::min<int64_t>(segment, 1 << 30));
@@ -453,18 +456,36 @@ class Composer {
   bool log_linear_fits() const {
     if (call_.op != Op::log_linear && call_.op != Op::log_linear_mamba2) return false;
     if (call_.normalize || given(call_.initial.moments[0]) || call_.initial.position) return false;
-    return log_linear_supports(context_, log_linear_job(), call_.type);
+    const bool pieces = std::max(call_.key_dim, call_.value_dim) > widest;
+    if (pieces && (call_.key_dim % widest != 0 || call_.value_dim % widest != 0)) return false;
+    return log_linear_supports(context_, piece_of(log_linear_job(), 0, 0), call_.type);
+  }
+  // The piece that begins with this column of the keys and this one of the values.
+  LogLinear piece_of(LogLinear job, int key, int value) const {
+    const auto from = [](View& view, int column) {
+      if (view.data) view.data = static_cast<char*>(view.data) + int64_t{column} * bytes_of(view.type);
+    };
+    from(job.q, key), from(job.k, key), from(job.v, value), from(job.o, value);
+    job.key_dim = std::min(widest, call_.key_dim), job.value_dim = std::min(widest, call_.value_dim);
+    job.take_sums = key > 0, job.leave_sums = key + widest < call_.key_dim;
+    job.final = piece_of(job.final, lin(call_.q, call_.k, call_.v, call_.o, call_.value_dim, 1), key, value);
+    return job;
   }
   void log_linear() {
     LogLinear job = log_linear_job();
     const int64_t slots =
         context_.layout.segments * context_.layout.heads * (context_.layout.segment / (8 * chunk));
-    const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
+    const LogLinear first = piece_of(job, 0, 0);
+    const int64_t state = static_cast<int64_t>(first.key_dim) * first.value_dim;
     job.group_states = take<float>(slots * state);
     job.slots = take<char>(slots * 8 * state * bytes_of(call_.type));
     job.slot_fades = take<float>(slots * 8);
     job.block_fades = take<float>(slots * 8);
-    if (!counting()) check(launch_log_linear(context_, job), "levels");
+    if (first.leave_sums) job.sums = take<float4>(slots * 8 * chunk * first.value_dim / 4);
+    if (counting()) return;
+    for (int value = 0; value < call_.value_dim; value += widest)
+      for (int key = 0; key < call_.key_dim; key += widest)
+        check(launch_log_linear(context_, piece_of(job, key, value)), "levels");
   }
 
   Step step_job() const {
@@ -509,6 +530,57 @@ class Composer {
     if (call_.key_dim != call_.value_dim || call_.tokens == 0) return false;
     if (levels && (call_.bounds || given(call_.initial.moments[0]) || call_.initial.position)) return false;
     return delta_supports(context_, delta_job(), call_.type);
+  }
+  // Fewer tokens than make a chunk are better off one by one.
+  bool delta_wide_fits() const {
+    const bool levels = call_.op == Op::log_linear_gated_delta;
+    if (!levels && call_.op != Op::delta && call_.op != Op::gated_delta) return false;
+    if (call_.key_dim != call_.value_dim || call_.tokens <= (levels ? chunk : 1)) return false;
+    return delta_wide_supports(context_, delta_job(), call_.type);
+  }
+  void delta_wide() {
+    Delta job = delta_job();
+    job.w = rows(call_.key_dim, call_.type), job.u = rows(call_.value_dim, call_.type);
+    job.faded_keys = rows(call_.key_dim, call_.type);
+    const int64_t chunks = context_.layout.segments * context_.layout.heads;
+    job.scores = take<char>(chunks * chunk * chunk * bytes_of(call_.type));
+    job.from_start = take<float>(chunks * chunk);
+    if (call_.levels > 0) return delta_wide_levels(job);
+    if (!counting()) check(launch_delta_wide(context_, job), "delta rule");
+  }
+  // A call that begins or ends within a chunk: these tokens one by one, before the chunks and, for the state alone, after.
+  void delta_wide_levels(Delta& job) {
+    job.sums = take<float4>(context_.layout.segments * context_.layout.heads * chunk * call_.value_dim / 4);
+    const bool continued = call_.initial.position,
+               wanted = given(call_.final.moments[0]) || call_.final.position;
+    const int64_t matrices = static_cast<int64_t>(call_.sequences) * call_.heads;
+    const int64_t state = static_cast<int64_t>(call_.key_dim) * call_.value_dim;
+    Recurrent before;
+    if (continued || wanted) before = recurrent_job(call_.o);
+    before.part = Recurrent::Part::before_chunks;
+    before.start = job.position = call_.initial.position;
+    Recurrent rest = before;
+    rest.part = Recurrent::Part::after_chunks, rest.o = View{};
+    job.live_levels = before.levels;
+    Moment carried, live;
+    if (continued) {
+      carried.data = take<float>(matrices * job.live_levels * state);
+      job.carried = static_cast<const float*>(carried.data);
+      before.final = carried, before.final_levels = job.live_levels, before.final_position = nullptr;
+    }
+    if (wanted) {
+      live.data = job.live = take<float>(matrices * job.live_levels * state);
+      job.live_position = take<int64_t>(call_.sequences);
+      rest.initial = live, rest.initial_levels = job.live_levels, rest.initial_position = job.live_position;
+    }
+    if (counting()) return;
+    if (continued) check(launch_recurrent(context_, before), "tokens before the chunks");
+    if (continued && wanted)  // blocks below a chunk, of sequences that do not reach one
+      check(launch_copy_matrices(carried, live, matrices * job.live_levels, call_.key_dim, call_.value_dim,
+                                 call_.key_dim, call_.value_dim, call_.stream),
+            "final state");
+    check(launch_delta_wide(context_, job), "delta rule");
+    if (wanted) check(launch_recurrent(context_, rest), "final state");
   }
   void delta() {
     Delta job = delta_job();
@@ -590,6 +662,7 @@ class Composer {
   void recurrent() {
     if (levels_tuned_) return log_linear();
     if (delta_tuned_) return delta();
+    if (delta_wide_) return delta_wide();
     const View o = sums_or_output();
     const Recurrent job = recurrent_job(o);
     if (!counting()) check(launch_recurrent(context_, job), "recurrence");
@@ -599,7 +672,7 @@ class Composer {
   const Call& call_;
   char* base_;
   Context context_;
-  bool tuned_ = false, levels_tuned_ = false, delta_tuned_ = false, stepping_ = false;
+  bool tuned_ = false, levels_tuned_ = false, delta_tuned_ = false, delta_wide_ = false, stepping_ = false;
   size_t peak_ = 0;
 };
 
@@ -681,7 +754,9 @@ class Widened {
 std::pair<int, int> widened_dimensions(const Call& call) {
   if (call.batch == 0 || call.tokens == 0 || call.heads == 0 || call.sequences == 0) return {0, 0};
   if (Composer(call, nullptr).tuned()) return {0, 0};
-  const auto candidates = [](int dim) { return std::vector<int>{(dim + 7) / 8 * 8, 64, 128}; };
+  const auto candidates = [](int dim) {
+    return std::vector<int>{(dim + 7) / 8 * 8, 64, 128, (dim + 127) / 128 * 128};
+  };
   for (const int key_dim : candidates(call.key_dim))
     for (const int value_dim : candidates(call.value_dim))
       if (key_dim >= call.key_dim && value_dim >= call.value_dim &&

@@ -37,8 +37,17 @@ __global__ void __launch_bounds__(512) recurrent(Layout layout, Recurrent job, i
   const int column = static_cast<int>(blockIdx.x % column_blocks) * 32 + lane,
             first_row = warp * rows_of_warp;
   const bool owner = column < columns, is_extra = column == job.value_dim;
-  const int64_t batch = layout.bounds ? 0 : sequence, begin = layout.bounds ? layout.bounds[sequence] : 0;
-  const int64_t tokens = layout.bounds ? layout.bounds[sequence + 1] - begin : layout.tokens;
+  const int64_t batch = layout.bounds ? 0 : sequence;
+  int64_t begin = layout.bounds ? layout.bounds[sequence] : 0;
+  int64_t tokens = layout.bounds ? layout.bounds[sequence + 1] - begin : layout.tokens;
+  if (job.part != Recurrent::Part::all) {
+    constexpr int chunk = 64;
+    const int64_t head = tokens_to_boundary(job.start ? job.start[sequence] : 0, chunk, tokens),
+                  whole = head + (tokens - head) / chunk * chunk;
+    const bool before = job.part == Recurrent::Part::before_chunks;
+    tokens = before ? head : tokens - whole;
+    if (!before) begin += whole;
+  }
   const bool with_levels = job.levels > 0;
 
   // Element (level, row) of this lane's column of a state.
@@ -138,7 +147,7 @@ __global__ void __launch_bounds__(512) recurrent(Layout layout, Recurrent job, i
         for (int i = 0; i < rows_of_warp; ++i)
           if (first_row + i < job.key_dim) cell(bit, first_row + i) = state[i];
     }
-    if (owner && warp == 0) job.o.write(batch, token, h, column, o);
+    if (owner && warp == 0 && job.o.data) job.o.write(batch, token, h, column, o);
   }
   if (!with_levels) {
 #pragma unroll

@@ -57,6 +57,8 @@ enum class Mutant : int {
   columns_beyond = 43,
   scores_over_queries = 44,
   diagonal_block_skipped = 45,
+  wide_keys_unfaded = 46,
+  right_block_begins_late = 47,
 };
 
 template <Mutant mutant>
@@ -75,7 +77,7 @@ struct MutantInfo {
 };
 
 // clang-format off
-constexpr std::array<MutantInfo, 44> mutants{{
+constexpr std::array<MutantInfo, 46> mutants{{
     {Mutant::tail_chunk_dropped, "tail_chunk_dropped", 1, "lin_wgmma", "cuda.hla2.masked.bf16", "T / C chunks: the partial last one is not run"},
     {Mutant::tail_decay_full_chunk, "tail_decay_full_chunk", 1, "lin_wgmma", "cuda.ahla.masked.bf16", "gates past the end decay the final state"},
     {Mutant::tail_dead_rows, "tail_dead_rows", 1, "delta_chunks", "cuda.gated_delta.masked.bf16", "rows past the end are fetched like the others"},
@@ -119,6 +121,8 @@ constexpr std::array<MutantInfo, 44> mutants{{
     {Mutant::columns_beyond, "columns_beyond", 7, "lin_wgmma", "cuda.mamba2.masked.bf16", "columns past the dimension are fetched like the others: those of the next head"},
     {Mutant::delta_beta_missing, "delta_beta_missing", 3, "delta_chunks", "cuda.gated_delta.masked.bf16", "beta is missing on the side of the values and keys"},
     {Mutant::scores_over_queries, "scores_over_queries", 10, "lin_mma", "cuda.linear.masked.bf16", "mma.sync: scores are stored over queries that not every warp has read", "racecheck"},
+    {Mutant::wide_keys_unfaded, "wide_keys_unfaded", 3, "delta_wide", "cuda.gated_delta.masked.bf16", "256 columns: keys go into the state without the gates after them", "T=128,d=256,dv=256,H=1"},
+    {Mutant::right_block_begins_late, "right_block_begins_late", 5, "delta_wide", "cuda.log_linear_gated_delta.masked.bf16", "the first chunk of a right block does not read the left one", "T=256,d=256,dv=256,H=1"},
     {Mutant::diagonal_block_skipped, "diagonal_block_skipped", 3, "lin_mma", "cuda.mamba2.masked.bf16", "mma.sync: the blocks of 16 on the diagonal are skipped with those above it"},
 }};
 // clang-format on
