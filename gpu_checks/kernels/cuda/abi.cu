@@ -430,6 +430,7 @@ class Reader {
     shape(prefix + "position", *position, {call.sequences});
     if (position->dtype.code != 0 || position->dtype.bits != 64) invalid(prefix + "position: expected int64");
     result.position = static_cast<int64_t*>(pointer(prefix + "position", *position, 8));
+    if (!with_data_ && !result.position) result.position = reinterpret_cast<int64_t*>(8);
   }
   void device(Call& result) const {
     result.stream = static_cast<cudaStream_t>(call_.stream);

@@ -247,6 +247,7 @@ struct Delta {
   View q, k, v, o, beta, level_scales;
   View w, u;                // rows between the passes, of the input type
   int dim = 0, levels = 0;  // key and value dimension; levels 0: a plain state
+  bool delta_rule = true;   // launch_delta_wide alone does without, with levels
   Gate gate;
   float scale = 1;
   Moment initial, final;

@@ -5,6 +5,7 @@
 //     R = U - W S, O = g Q S + P R, S <- g(end) S + R^T K'.
 // With levels every pair of sibling blocks of 2^b chunks has a walk: from nothing along the left block, then on with U = 0
 // along the right one, which reads lambda^(b+7) O. A launch a level, O summed in fp32 from level to level.
+// Without the delta rule (the log-linear operators from any position) W and R are left out: S <- g(end) S + V^T K'.
 // Operands pass through a ring of six pieces of 16 KB: (W, Q) 64 keys at a time, (U, P), K' 128 keys at a time.
 // Floor at T = 131072, H = 16, d = 256: products 2 c^2 d x 5 + 2 c d^2 x 3, 1.24 TFLOP, 1.65 ms at 750 TFLOP/s; q k v o 1.0 ms.
 // A chain of T / c chunks and 4 H blocks are what this one has instead; segments would halve no time from H = 16 on.
@@ -61,7 +62,21 @@ __device__ inline int64_t state_index(int64_t slot, int levels, int level, int k
   return ((slot * levels + level) * dim + key) * dim + value;
 }
 
-template <typename T, int dim, bool levels>
+// Sums of rows, a warpgroup's O^T that they grow by, and the level scales of its columns.
+__device__ inline void add_to_sums(const float (&o)[32], float4* sums, const float* scales, int size) {
+  const int pair = Thread().pair;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float first = 8 * i + pair < size ? scales[8 * i + pair] : 0.f,
+                second = 8 * i + pair + 1 < size ? scales[8 * i + pair + 1] : 0.f;
+    float4 sum = sums[i * 128];
+    sum.x = fmaf(first, o[4 * i], sum.x), sum.y = fmaf(second, o[4 * i + 1], sum.y);
+    sum.z = fmaf(first, o[4 * i + 2], sum.z), sum.w = fmaf(second, o[4 * i + 3], sum.w);
+    sums[i * 128] = sum;
+  }
+}
+
+template <typename T, int dim, bool levels, bool delta>
 __global__ void __launch_bounds__(128, 2)
     walk_values(const __grid_constant__ Layout layout, const __grid_constant__ Delta job, int bit) {
   using P = WalkPlan<dim>;
@@ -98,19 +113,19 @@ __global__ void __launch_bounds__(128, 2)
                  reading = !levels || c >= walk.own + is<Mutant::right_block_begins_late>;
       const uint32_t one = tiles.start + ring * P::piece, two = one + subtile_bytes;
       if (piece < P::blocks) {
-        fetch_columns(one, job.w, c, 64 * piece);
+        if (delta) fetch_columns(one, job.w, c, 64 * piece);
         if (reading) fetch_columns(two, job.q, c, 64 * piece);
         if (piece == 0 && threadIdx.x < chunk / 4)
           copy_async(shared_address(gates + c % P::gate_slots * chunk + 4 * threadIdx.x),
                      job.from_start + number_of(c) * chunk + 4 * threadIdx.x, true);
       } else if (piece == P::blocks) {
         if (inject) fetch_columns(one, job.u, c, 64 * block);
-        if (reading) {
+        if (delta && reading) {
           const uint8_t* const p = static_cast<const uint8_t*>(job.scores) + number_of(c) * subtile_bytes;
 #pragma unroll
           for (int i = threadIdx.x * 16; i < subtile_bytes; i += 128 * 16) copy_async(two + i, p + i, true);
         }
-      } else {
+      } else if (delta || inject) {
         fetch_columns(one, job.faded_keys, c, 128 * (piece - P::blocks - 1));
         fetch_columns(two, job.faded_keys, c, 128 * (piece - P::blocks - 1) + 64);
       }
@@ -188,11 +203,13 @@ __global__ void __launch_bounds__(128, 2)
           const float* const two = state[piece / 2] + piece % 2 * 32 + 8 * k + 2 * i;
           left[k][i] = Pair<T>::pack(two[0], two[1]);
         }
-      products_begin();
+      if constexpr (delta) {
+        products_begin();
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        multiply<T, 64, 0>(removed, left[k], along_columns(w_tile, 0, k), piece > 0 || k > 0);
-      products_commit();
+        for (int k = 0; k < 4; ++k)
+          multiply<T, 64, 0>(removed, left[k], along_columns(w_tile, 0, k), piece > 0 || k > 0);
+        products_commit();
+      }
       if (reading) {
         products_begin();
 #pragma unroll
@@ -202,8 +219,8 @@ __global__ void __launch_bounds__(128, 2)
       }
       products_wait<0>();
       pin(left);
-      pin(removed);
-      pin(o);
+      if constexpr (delta) pin(removed);
+      if (reading) pin(o);
     }
     const int u_at = next(c, P::blocks);
     uint32_t rest[4][4];  // R = U - W S
@@ -215,41 +232,33 @@ __global__ void __launch_bounds__(128, 2)
       for (int i = 0; i < 4; ++i) {
         const float2 own = Pair<T>::unpack(u[i]);
         const int at = 4 * (2 * k + i / 2) + 2 * (i % 2);
-        rest[k][i] = Pair<T>::pack(own.x - removed[at], own.y - removed[at + 1]);
+        rest[k][i] = delta ? Pair<T>::pack(own.x - removed[at], own.y - removed[at + 1]) : u[i];
       }
     }
     if (reading) {
       fade_from_start(o, from_start);
-      products_begin();
+      if constexpr (delta) {
+        products_begin();
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        multiply<T, 64, 0>(o, rest[k], along_columns(tiles.start + u_at + subtile_bytes, 0, k), true);
-      products_commit();
-      products_wait<0>();
-      pin(rest);
-      pin(o);
-      if constexpr (levels) {
-        float4* const sums = job.sums + (number_of(c) * P::blocks + block) * 8 * 128 + threadIdx.x;
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const float2 by = *reinterpret_cast<const float2*>(scales + 8 * i + me.pair);
-          const float first = 8 * i + me.pair < size ? by.x : 0.f,
-                      second = 8 * i + me.pair + 1 < size ? by.y : 0.f;
-          float4 sum = sums[i * 128];
-          sum.x = fmaf(first, o[4 * i], sum.x), sum.y = fmaf(second, o[4 * i + 1], sum.y);
-          sum.z = fmaf(first, o[4 * i + 2], sum.z), sum.w = fmaf(second, o[4 * i + 3], sum.w);
-          sums[i * 128] = sum;
-        }
-      } else {  // through the tile of u, of which each warp has read the columns that it writes
+        for (int k = 0; k < 4; ++k)
+          multiply<T, 64, 0>(o, rest[k], along_columns(tiles.start + u_at + subtile_bytes, 0, k), true);
+        products_commit();
+        products_wait<0>();
+        pin(rest);
+        pin(o);
+      }
+      if constexpr (levels)
+        add_to_sums(o, job.sums + (number_of(c) * P::blocks + block) * 8 * 128 + threadIdx.x, scales, size);
+      else  // through the tile of u, of which each warp has read the columns that it writes
         leave_rows<T>(o, job.scale, tiles, u_at, job.o,
                       job.o.at(all.batch, all.begin + c * chunk, h) + 64 * block, size);
-      }
     }
     const float whole = from_start[chunk - 1];
     each([&](float& s, int, int) { s *= whole; });
 #pragma unroll
     for (int j = 0; j < dim / 128; ++j) {
       const uint32_t k_tile = tiles.start + next(c, P::blocks + 1 + j);
+      if (!delta && !inject) continue;
       products_begin();
 #pragma unroll
       for (int k = 0; k < 4; ++k) multiply<T, 128, 1>(state[j], rest[k], along_rows(k_tile, 0, k), true);
@@ -318,21 +327,23 @@ cudaError_t launch_plain(const Context& context, const Delta& job) {
   using Prepare = WidePreparePlan<dim, false>;
   using Walks = WalkPlan<dim>;
   return Launches(context.stream)
-      .run(prepare_wide<T, dim, false>, layout.segments * layout.heads, 256, Prepare::bytes, layout, job)
-      .run(walk_values<T, dim, false>, int64_t{layout.sequences} * layout.heads * Walks::blocks, 128,
+      .run(prepare_wide<T, dim, false, true>, layout.segments * layout.heads, 256, Prepare::bytes, layout,
+           job)
+      .run(walk_values<T, dim, false, true>, int64_t{layout.sequences} * layout.heads * Walks::blocks, 128,
            Walks::bytes, layout, job, 0)
       .error;
 }
-template <typename T, int dim>
+template <typename T, int dim, bool delta>
 cudaError_t launch_levels(const Context& context, const Delta& job) {
   const Layout& layout = context.layout;
   using Prepare = WidePreparePlan<dim, true>;
   using Walks = WalkPlan<dim>;
   Launches launches(context.stream);
-  launches.run(prepare_wide<T, dim, true>, layout.segments * layout.heads, 256, Prepare::bytes, layout, job);
+  launches.run(prepare_wide<T, dim, true, delta>, layout.segments * layout.heads, 256, Prepare::bytes, layout,
+               job);
   const int blocks_of_chunks = std::max(job.levels, job.live_levels) - chunk_levels;
   for (int bit = 0; bit < blocks_of_chunks; ++bit)
-    launches.run(walk_values<T, dim, true>, all_pairs(layout, bit) * layout.heads * Walks::blocks, 128,
+    launches.run(walk_values<T, dim, true, delta>, all_pairs(layout, bit) * layout.heads * Walks::blocks, 128,
                  Walks::bytes, layout, job, bit);
   if (job.live) launches.run(leave_positions, 1, 1024, 0, layout, job);
   return launches
@@ -349,8 +360,11 @@ bool delta_wide_supports(const Context& context, const Delta& job, Type type) {
 }
 
 cudaError_t launch_delta_wide(const Context& context, const Delta& job) {
+  if (context.layout.sequences == 0) return cudaSuccess;
   return with_wide(job.k.type, job.dim, [&]<typename T, int dim>() {
-    return job.levels > 0 ? launch_levels<T, dim>(context, job) : launch_plain<T, dim>(context, job);
+    return job.levels == 0  ? launch_plain<T, dim>(context, job)
+           : job.delta_rule ? launch_levels<T, dim, true>(context, job)
+                            : launch_levels<T, dim, false>(context, job);
   });
 }
 

@@ -1,6 +1,7 @@
 // The chunks of the delta rules, in parallel, for delta_wide.cu: key and value dimension `dim`, in 99 KB of shared memory.
 //   N = I + stril(beta K K^T o G), T = N^-1 beta (delta_prepare.cuh), U = T V, W = T (g K), K' = g' K, P = tril(Q K^T o G);
 //   with levels also the rows of O inside a chunk, ((P T) o Lambda) V, transposed, in fp32.
+// Without the delta rule T = I: no W, U = V, and P o Lambda is rounded once.
 // U, W and K' are rows; P is a tile as it lies in shared memory, and with it goes G(t, start).
 #pragma once
 #include "gpu_checks/kernels/cuda/delta_prepare.cuh"
@@ -93,6 +94,32 @@ __device__ inline void store_product(uint32_t t_tile, const Tiles& tiles, int b_
   store_rows<T, half>(d, tiles.base + own_at, to, base + group * half, size, 1 + group);
 }
 
+// P o Lambda out of a thread's 16 scores, rounded once.
+template <typename T>
+__device__ inline void weigh_scores_inside(const float (&p)[16], uint8_t* tile, const float* scales,
+                                           const Gates& gate, int size) {
+  const Thread me;
+  float weights[16];
+  weigh_scores<32>(weights, gate);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int t = me.row + 8 * half;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int s = me.group * 32 + 8 * j + me.pair;
+      float value[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = 4 * j + 2 * half + i;
+        const bool live = t >= s + i && t < size;
+        value[i] =
+            live ? p[at] * (weights[at] * scales[t * (chunk_levels + 1) + 32 - __clz(t ^ (s + i))]) : 0.f;
+      }
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) = Pair<T>::pack(value[0], value[1]);
+    }
+  }
+}
+
 // ((P T) o Lambda), rounded, in place of P.
 template <typename T>
 __device__ inline void weigh_inside(const Tiles& tiles, int p_at, int t_at, const float* scales, int size) {
@@ -120,7 +147,7 @@ __device__ inline void weigh_inside(const Tiles& tiles, int p_at, int t_at, cons
   __syncthreads();
 }
 
-template <typename T, int dim, bool levels>
+template <typename T, int dim, bool levels, bool delta>
 __global__ void __launch_bounds__(256, 2)
     prepare_wide(const __grid_constant__ Layout layout, const __grid_constant__ Delta job) {
   using P = WidePreparePlan<dim, levels>;
@@ -141,7 +168,7 @@ __global__ void __launch_bounds__(256, 2)
   fetch_tile<T, dim, 256>(k_tile, job.k, job.k.at(here.batch, 0, h), here.token, size);
   fetch_tile<T, dim, 256>(second_tile, job.q, job.q.at(here.batch, 0, h), here.token, size);
   copies_commit();
-  if (threadIdx.x < 64)
+  if (delta && threadIdx.x < 64)
     betas[threadIdx.x] = threadIdx.x < size ? job.beta.read(here.batch, here.token + threadIdx.x, h, 0) : 0.f;
   if constexpr (levels)
     for (int i = threadIdx.x; i < size * chunk_levels; i += 256)
@@ -163,32 +190,38 @@ __global__ void __launch_bounds__(256, 2)
   float w[16], p[16];
   products_begin();
 #pragma unroll
-  for (int k = 0; k < dim / 16; ++k)
+  for (int k = 0; k < (delta ? dim / 16 : 0); ++k)
     multiply<T, 32, 0, 0>(w, along_columns(k_tile, 0, k), along_columns(k_tile, group * 32, k), k > 0);
 #pragma unroll
   for (int k = 0; k < dim / 16; ++k)
     multiply<T, 32, 0, 0>(p, along_columns(second_tile, 0, k), along_columns(k_tile, group * 32, k), k > 0);
   products_commit();
   products_wait<0>();
-  pin(w);
+  if constexpr (delta) pin(w);
   pin(p);
-  uint8_t* const scores = static_cast<uint8_t*>(job.scores) + int64_t{blockIdx.x} * subtile_bytes;
-  store_scores<T, 32>(p, scores, gate);
-  if constexpr (levels) store_scores<T, 32>(p, base + P::p_at, gate);
+  if constexpr (delta) {
+    store_scores<T, 32>(p, static_cast<uint8_t*>(job.scores) + int64_t{blockIdx.x} * subtile_bytes, gate);
+    if constexpr (levels) store_scores<T, 32>(p, base + P::p_at, gate);
+  } else {
+    weigh_scores_inside<T>(p, base + P::p_at, scales, gate, size);
+  }
   if (threadIdx.x < chunk)
     job.from_start[int64_t{blockIdx.x} * chunk + threadIdx.x] = gate.from_start[threadIdx.x];
   __syncthreads();  // N and X take the place of q
-  store_system(w, n, x, gate, betas);
-  __syncthreads();
-  invert_system(n, x, y);
-  store_inverse<T>(base + P::t_at, x, betas);
+  if constexpr (delta) {
+    store_system(w, n, x, gate, betas);
+    __syncthreads();
+    invert_system(n, x, y);
+    store_inverse<T>(base + P::t_at, x, betas);
+  }
   spread_keys<T, dim>(base, gate, job.faded_keys, job.faded_keys.at(here.batch, here.token, h), size);
   publish_stores();
   __syncthreads();
   fetch_tile<T, dim, 256>(second_tile, job.v, job.v.at(here.batch, 0, h), here.token, size);
   copies_commit();
-  store_product<T, dim>(t_tile, tiles, 0, job.w, job.w.at(here.batch, here.token, h), size);
-  if constexpr (levels) weigh_inside<T>(tiles, P::p_at, P::t_at, scales, size);
+  if constexpr (delta)
+    store_product<T, dim>(t_tile, tiles, 0, job.w, job.w.at(here.batch, here.token, h), size);
+  if constexpr (levels && delta) weigh_inside<T>(tiles, P::p_at, P::t_at, scales, size);
   copies_wait<0>();
   publish_stores();
   __syncthreads();
@@ -209,6 +242,7 @@ __global__ void __launch_bounds__(256, 2)
       for (int i = 0; i < 8; ++i)
         sums[i * 128] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
     }
+  if constexpr (!delta) return;
   if constexpr (levels) __syncthreads();  // rows of U pass through v
   store_product<T, dim>(t_tile, tiles, P::n_at, job.u, job.u.at(here.batch, here.token, h), size);
 }

@@ -24,7 +24,7 @@ class Composer {
     levels_tuned_ = log_linear_fits();
     stepping_ = step_fits();
     delta_tuned_ = delta_fits();
-    delta_wide_ = !delta_tuned_ && delta_wide_fits();
+    delta_wide_ = !delta_tuned_ && !levels_tuned_ && delta_wide_fits();
     make_layout();
   }
   Outcome outcome;
@@ -35,7 +35,7 @@ class Composer {
     switch (call_.op) {
       case Op::log_linear:
       case Op::log_linear_mamba2:
-        return levels_tuned_;
+        return levels_tuned_ || delta_wide_;
       case Op::delta:
       case Op::gated_delta:
       case Op::log_linear_gated_delta:
@@ -519,31 +519,41 @@ class Composer {
     job.q = call_.q, job.k = call_.k, job.v = call_.v, job.o = call_.o, job.beta = call_.beta;
     job.level_scales = call_.level_scales;
     job.dim = call_.key_dim, job.levels = call_.levels;
+    job.delta_rule = is_delta_rule();
     job.gate = call_.gate;
     job.scale = call_.scale;
     job.initial = call_.initial.moments[0], job.final = call_.final.moments[0];
     return job;
   }
+  bool is_delta_rule() const {
+    return call_.op == Op::delta || call_.op == Op::gated_delta || call_.op == Op::log_linear_gated_delta;
+  }
   bool delta_fits() const {
     const bool levels = call_.op == Op::log_linear_gated_delta;
-    if (!levels && call_.op != Op::delta && call_.op != Op::gated_delta) return false;
+    if (!is_delta_rule()) return false;
     if (call_.key_dim != call_.value_dim || call_.tokens == 0) return false;
     if (levels && (call_.bounds || given(call_.initial.moments[0]) || call_.initial.position)) return false;
     return delta_supports(context_, delta_job(), call_.type);
   }
-  // Fewer tokens than make a chunk are better off one by one.
+  // Fewer tokens than make a chunk are better off one by one. The log-linear operators without the delta rule are better off
+  // in their own chunks, from position 0.
   bool delta_wide_fits() const {
-    const bool levels = call_.op == Op::log_linear_gated_delta;
-    if (!levels && call_.op != Op::delta && call_.op != Op::gated_delta) return false;
+    const bool levels = call_.levels > 0, delta = is_delta_rule();
+    if (!levels && !delta) return false;
+    if (!delta && (call_.normalize || !call_.initial.position)) return false;
     if (call_.key_dim != call_.value_dim || call_.tokens <= (levels ? chunk : 1)) return false;
     return delta_wide_supports(context_, delta_job(), call_.type);
   }
   void delta_wide() {
     Delta job = delta_job();
-    job.w = rows(call_.key_dim, call_.type), job.u = rows(call_.value_dim, call_.type);
-    job.faded_keys = rows(call_.key_dim, call_.type);
     const int64_t chunks = context_.layout.segments * context_.layout.heads;
-    job.scores = take<char>(chunks * chunk * chunk * bytes_of(call_.type));
+    job.faded_keys = rows(call_.key_dim, call_.type);
+    if (job.delta_rule) {
+      job.w = rows(call_.key_dim, call_.type), job.u = rows(call_.value_dim, call_.type);
+      job.scores = take<char>(chunks * chunk * chunk * bytes_of(call_.type));
+    } else {
+      job.u = call_.v;
+    }
     job.from_start = take<float>(chunks * chunk);
     if (call_.levels > 0) return delta_wide_levels(job);
     if (!counting()) check(launch_delta_wide(context_, job), "delta rule");
@@ -645,8 +655,7 @@ class Composer {
     job.level_scales = call_.level_scales;
     job.key_dim = call_.key_dim, job.value_dim = call_.value_dim, job.levels = call_.levels;
     job.extra = call_.normalize;
-    job.delta =
-        call_.op == Op::delta || call_.op == Op::gated_delta || call_.op == Op::log_linear_gated_delta;
+    job.delta = is_delta_rule();
     job.gate = call_.gate;
     job.scale = call_.scale;
     job.initial = call_.initial.moments[0], job.final = call_.final.moments[0];
