@@ -237,8 +237,10 @@ struct LogLinear {
   float* group_states = nullptr;  // (segment, head, value_dim, key_dim)
   void* slots = nullptr;          // (segment, 8, head, value_dim, key_dim) of the input type
   float *slot_fades = nullptr, *block_fades = nullptr;  // (segment, 8, head)
-  // A piece of the keys: sums before it are added, sums for the next are left in place of rows.
+  // A piece of the keys: sums before it are added, sums for the next are left in place of rows, without the scores inside
+  // chunks, which the last piece makes of all keys: its own and those in the columns before.
   bool take_sums = false, leave_sums = false;
+  int keys_before = 0;
   float4* sums = nullptr;  // (chunk, head, 8, thread)
 };
 

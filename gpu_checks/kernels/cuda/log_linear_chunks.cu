@@ -4,7 +4,8 @@
 //   (2) the groups of a head are swept the same way, element by element;
 //   (3) a chunk: W = (Q K^T o G o Lambda), O^T = V^T W^T + sum over the set bits b of its number of
 //       (S_b^T Q^T) times lambda^(b+7) G(t, start) and the gates between block b and the chunk: those of the lower blocks.
-// More than 128 keys or values: all of it for every 128 of both; rows are added over the keys in fp32, then rounded.
+// More than 128 keys or values: all of it for every 128 of both, but W, of all keys, with the last of them alone; rows are
+// added over the keys in fp32.
 // Floor at T = 131072, H = 16, d = dv = 128: products 2 c^2 d (2), 2 c d^2 (1 + 5.5 live blocks): 516 GFLOP, 0.69 ms at
 // 750 TFLOP/s; q k v o 0.50 ms. The scheme moves besides: slots 1.1 GB out, 5.8 GB in, most of it from L2.
 #include "gpu_checks/kernels/cuda/gates.cuh"
@@ -273,8 +274,32 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   const int64_t number = (segment - first) * per_segment + in_segment;  // of the chunk in its sequence
   const uint32_t q_tile = tiles.start, k_tile = q_tile + P::second_at, v_tile = k_tile + P::wide,
                  w_tile = q_tile + P::w_at;
-  fetch_tile<T, key_dim, P::threads>(q_tile, job.q, job.q.at(place.batch, 0, h), token, size);
-  fetch_tile<T, key_dim, P::threads>(k_tile, job.k, job.k.at(place.batch, 0, h), token, size);
+  const Thread me;
+  float w[scores / 2], o[32];
+  auto fetch_keys = [&](int back) {
+    fetch_tile<T, key_dim, P::threads>(q_tile, job.q, job.q.at(place.batch, 0, h) - back, token, size);
+    fetch_tile<T, key_dim, P::threads>(k_tile, job.k, job.k.at(place.batch, 0, h) - back, token, size);
+  };
+  auto add_scores = [&](bool begun) {
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < key_dim / 16; ++k)
+      multiply<T, scores, 0, 0>(w, along_columns(q_tile, 0, k), along_columns(k_tile, me.group * scores, k),
+                                begun || k > 0);
+    products_commit();
+    products_wait<0>();
+    pin(w);
+  };
+  for (int back = job.keys_before; back > 0; back -= key_dim) {
+    fetch_keys(back);
+    copies_commit();
+    copies_wait<0>();
+    publish_stores();
+    __syncthreads();
+    add_scores(back < job.keys_before);
+    __syncthreads();
+  }
+  fetch_keys(0);
   fetch_tile<T, value_dim, P::threads>(v_tile, job.v, job.v.at(place.batch, 0, h), token, size);
   copies_commit();
 
@@ -310,16 +335,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
   copies_wait<1>();
   publish_stores();
   __syncthreads();
-  const Thread me;
-  float w[scores / 2], o[32];
-  products_begin();
-#pragma unroll
-  for (int k = 0; k < key_dim / 16; ++k)
-    multiply<T, scores, 0, 0>(w, along_columns(q_tile, 0, k), along_columns(k_tile, me.group * scores, k),
-                              k > 0);
-  products_commit();
-  products_wait<0>();
-  pin(w);
+  add_scores(job.keys_before > 0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int t = me.row + 8 * half, zeros = gate.zeros[t];
@@ -330,7 +346,7 @@ __global__ void __launch_bounds__(ReadPlan<key_dim, value_dim>::threads, value_d
       float value[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const bool live = t >= s + i && t < size && gate.zeros[s + i] == zeros;
+        const bool live = t >= s + i && t < size && gate.zeros[s + i] == zeros && !job.leave_sums;
         const float weight =
             live ? exp2f(sum - gate.sum[s + i]) * scales[t * stride + 32 - __clz(t ^ (s + i))] : 0.f;
         value[i] = live ? w[4 * j + 2 * half + i] * weight : 0.f;

@@ -468,6 +468,7 @@ class Composer {
     from(job.q, key), from(job.k, key), from(job.v, value), from(job.o, value);
     job.key_dim = std::min(widest, call_.key_dim), job.value_dim = std::min(widest, call_.value_dim);
     job.take_sums = key > 0, job.leave_sums = key + widest < call_.key_dim;
+    job.keys_before = job.leave_sums ? 0 : key;
     job.final = piece_of(job.final, lin(call_.q, call_.k, call_.v, call_.o, call_.value_dim, 1), key, value);
     return job;
   }
