@@ -8,7 +8,7 @@
 // Without the delta rule (the log-linear operators from any position) W and R are left out: S <- g(end) S + V^T K'.
 // Operands pass through a ring of six pieces of 16 KB: (W, Q) 64 keys at a time, (U, P), K' 128 keys at a time.
 // Floor at T = 131072, H = 16, d = 256: products 2 c^2 d x 5 + 2 c d^2 x 3, 1.24 TFLOP, 1.65 ms at 750 TFLOP/s; q k v o 1.0 ms.
-// A chain of T / c chunks and 4 H blocks are what this one has instead; segments would halve no time from H = 16 on.
+// Measured 9.8 ms: 4 H blocks, each a chain of T / c chunks. Segments (delta_chunks.cu) would walk three times as much.
 #include <algorithm>
 
 #include "gpu_checks/kernels/cuda/delta_wide_prepare.cuh"
@@ -37,12 +37,13 @@ __device__ inline int64_t pairs_before(const Layout& layout, int sequence, int b
   return layout.bounds ? (int64_t{layout.segment_base[sequence]} >> (bit + 1)) + 2 * int64_t{sequence}
                        : sequence * ((int64_t{layout.per_sequence} >> (bit + 1)) + 2);
 }
-inline int64_t all_pairs(const Layout& layout, int bit) {
+[[maybe_unused]] inline int64_t all_pairs(const Layout& layout, int bit) {
   return layout.bounds ? (layout.segments >> (bit + 1)) + 2 * int64_t{layout.sequences}
                        : layout.sequences * ((int64_t{layout.per_sequence} >> (bit + 1)) + 2);
 }
 // Chunks are counted from position 0 for the partition, from the stretch for the walk.
-__device__ inline Walk walk_of_pair(const Layout& layout, const Delta& job, int64_t index, int bit) {
+[[maybe_unused]] __device__ inline Walk walk_of_pair(const Layout& layout, const Delta& job, int64_t index,
+                                                     int bit) {
   int low = 0, high = layout.sequences;
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -63,7 +64,8 @@ __device__ inline int64_t state_index(int64_t slot, int levels, int level, int k
 }
 
 // Sums of rows, a warpgroup's O^T that they grow by, and the level scales of its columns.
-__device__ inline void add_to_sums(const float (&o)[32], float4* sums, const float* scales, int size) {
+[[maybe_unused]] __device__ inline void add_to_sums(const float (&o)[32], float4* sums, const float* scales,
+                                                    int size) {
   const int pair = Thread().pair;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -299,7 +301,7 @@ __global__ void __launch_bounds__(128)
 }
 
 // The position after the whole chunks of every sequence.
-__global__ void leave_positions(Layout layout, Delta job) {
+[[maybe_unused]] __global__ void leave_positions(Layout layout, Delta job) {
   for (int n = threadIdx.x; n < layout.sequences; n += blockDim.x) {
     const Stretch all = stretch_of(layout, job, n);
     job.live_position[n] = (job.position ? job.position[n] : 0) + all.head + all.whole() * chunk;

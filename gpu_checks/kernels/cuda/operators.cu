@@ -1,7 +1,8 @@
 // Each operator as Lin passes over segments (common.cuh), or as a recurrence. Run twice: without a workspace it only
 // counts its bytes. On matrix units a Lin takes its keys and values 128 at a time: values fall apart, sums over keys are
-// added in fp32, the scores of each piece rounded by themselves. Dimensions that the matrix units do not take are widened by zeros, which changes no value, and narrowed
-// again: to a multiple of 8, or to 64 or 128 for what is not made of Lins.
+// added in fp32, the scores of each piece rounded by themselves. Dimensions that the matrix units do not take are widened
+// by zeros, which changes no value, and narrowed again: to a multiple of 8, or, for what is not made of Lins, to 64 or a
+// multiple of 128.
 #include <algorithm>
 #include <utility>
 #include <vector>
