@@ -7,7 +7,7 @@
 // along the right one, which reads lambda^(b+7) O. A launch a level, O summed in fp32 from level to level.
 // Without the delta rule (the log-linear operators from any position) W and R are left out: S <- g(end) S + V^T K'.
 // Operands pass through a ring of six pieces of 16 KB: (W, Q) 64 keys at a time, (U, P), K' 128 keys at a time.
-// Floor at T = 131072, H = 16, d = 256: products 2 c^2 d x 5 + 2 c d^2 x 3, 1.24 TFLOP, 1.65 ms at 750 TFLOP/s; q k v o 1.0 ms.
+// Floor at T = 131072, H = 16, d = 256: products 2 c^2 d x 5 + 2 c d^2 x 3, 1.17 TFLOP, 1.56 ms at 750 TFLOP/s; q k v o 1.0 ms.
 // Measured 9.8 ms: 4 H blocks, each a chain of T / c chunks. Segments (delta_chunks.cu) would walk three times as much.
 #include <algorithm>
 
