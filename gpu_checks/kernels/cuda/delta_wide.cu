@@ -63,6 +63,13 @@ __device__ inline int64_t state_index(int64_t slot, int levels, int level, int k
   return ((slot * levels + level) * dim + key) * dim + value;
 }
 
+// Columns of O^T times G(t, start).
+[[maybe_unused]] __device__ inline void fade_columns(float (&o)[32], const float* from_start) {
+  const int pair = Thread().pair;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) o[i] *= from_start[8 * (i / 4) + pair + i % 2];
+}
+
 // Sums of rows, a warpgroup's O^T that they grow by, and the level scales of its columns.
 [[maybe_unused]] __device__ inline void add_to_sums(const float (&o)[32], float4* sums, const float* scales,
                                                     int size) {
@@ -238,7 +245,7 @@ __global__ void __launch_bounds__(128, 2)
       }
     }
     if (reading) {
-      fade_from_start(o, from_start);
+      fade_columns(o, from_start);
       if constexpr (delta) {
         products_begin();
 #pragma unroll

@@ -282,16 +282,13 @@ __device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles
 }
 
 // Columns of O^T times the gates from the start of the chunk.
-__device__ inline void fade_from_start(float (&o)[32], const float* from_start) {
+__device__ inline void fade_from_start(float (&o)[32], const Gates& gate) {
   const Thread me;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    const float2 by = *reinterpret_cast<const float2*>(from_start + 8 * j + me.pair);
+    const float2 by = *reinterpret_cast<const float2*>(gate.from_start + 8 * j + me.pair);
     o[4 * j] *= by.x, o[4 * j + 1] *= by.y, o[4 * j + 2] *= by.x, o[4 * j + 3] *= by.y;
   }
-}
-__device__ inline void fade_from_start(float (&o)[32], const Gates& gate) {
-  fade_from_start(o, gate.from_start);
 }
 
 }  // namespace attest::cuda
