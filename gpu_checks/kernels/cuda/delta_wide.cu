@@ -65,9 +65,12 @@ __device__ inline int64_t state_index(int64_t slot, int levels, int level, int k
 
 // Columns of O^T times G(t, start).
 [[maybe_unused]] __device__ inline void fade_columns(float (&o)[32], const float* from_start) {
-  const int pair = Thread().pair;
+  const Thread me;
 #pragma unroll
-  for (int i = 0; i < 32; ++i) o[i] *= from_start[8 * (i / 4) + pair + i % 2];
+  for (int j = 0; j < 8; ++j) {
+    const float2 by = *reinterpret_cast<const float2*>(from_start + 8 * j + me.pair);
+    o[4 * j] *= by.x, o[4 * j + 1] *= by.y, o[4 * j + 2] *= by.x, o[4 * j + 3] *= by.y;
+  }
 }
 
 // Sums of rows, a warpgroup's O^T that they grow by, and the level scales of its columns.
