@@ -4,6 +4,7 @@
 
 values_faded, keys_faded   mamba2 in fp16, chunks of 64, w = e^(G_last - G): S <- e^G_last S + k^T fp16(w v), or fp16(w k)^T v
 delta.values_faded, delta.keys_faded   the same of gated_delta
+inverse_truncated, inverse_fp32   gated_delta in fp32: blocks of 16 of (I + L)^-1 joined by products cut to tf32, or not cut
 products_truncated, products_rounded   retention in fp32 (and .fp16, of fp16 tensors): operands of products cut to tf32's 11 bits, or rounded to the nearest
 reports/baseline/third_party_h200.md says what each of them shows.
 """
@@ -74,6 +75,41 @@ def rounded(x):
     return ((bits + np.uint32(0xFFF) + ((bits >> 13) & 1)).astype(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def joined_inverse(lower, operand):
+    """(I + lower)^-1: blocks of 16 on the diagonal in fp32, the others from them by products of `operand`s, diagonal by diagonal."""
+    size, product = len(lower), lambda a, b: (operand(a).astype(np.float64) @ operand(b).astype(np.float64)).astype(np.float32)
+    block = lambda i: slice(16 * i, min(16 * i + 16, size))
+    inverse = np.zeros_like(lower)
+    blocks = range(-(-size // 16))
+    for i in blocks:
+        for row in range(size)[block(i)]:
+            inverse[row, row] = 1
+            inverse[row, block(i)] -= lower[row, block(i)] @ inverse[block(i), block(i)]
+    for away in blocks[1:]:
+        for i in blocks[away:]:
+            j = i - away
+            between = sum(product(lower[block(i), block(m)], inverse[block(m), block(j)]) for m in range(j, i))
+            inverse[block(i), block(j)] = -product(inverse[block(i), block(i)], between)
+    return inverse
+
+
+def delta_fp32(q, k, v, g, beta, scale, initial, operand):
+    o = np.zeros(v.shape, np.float32)
+    states = np.zeros((v.shape[0], v.shape[2], k.shape[3], v.shape[3]), np.float32) if initial is None else np.array(initial)
+    for (b, h), (Q, K, V, gates, betas) in heads_of([q, k, v, g, beta]):
+        S = states[b, h]
+        for begin in range(0, len(Q), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            Qc, Kc, Vc, B = Q[rows], K[rows], V[rows], betas[rows, None]
+            G = np.cumsum(gates[rows], dtype=np.float32) * np.float32(np.log2(np.e))
+            decay = np.exp2(np.minimum(G[:, None] - G, 0))
+            inverse = joined_inverse(np.tril(B * (Kc @ Kc.T) * decay, -1), operand)
+            new = inverse @ (B * Vc) - (inverse @ (B * Kc * np.exp2(G)[:, None])) @ S
+            o[b, rows, h] = scale * ((Qc @ S) * np.exp2(G)[:, None] + np.tril((Qc @ Kc.T) * decay) @ new)
+            S[:] = np.exp2(G[-1]) * S + (Kc * np.exp2(G[-1] - G)[:, None]).T @ new
+    return {"o": o, "final_state.S": states}
+
+
 def retention(q, k, v, scale, decay, operand):
     product = lambda a, b: np.float32(operand(a).astype(np.float64) @ operand(b).astype(np.float64))
     o = np.zeros(v.shape, v.dtype)
@@ -109,6 +145,15 @@ def announce_delta(name, fade_values):
            contract="input=fp16 product=fp16 accumulate=fp32 intermediate=fp16 gate_sum=fp32/chunk exp=106ulp output=fp16")(run)
 
 
+def announce_delta_fp32(name, operand):
+    def run(q, k, v, g, beta, scale=1.0, initial_state_S=None):
+        return delta_fp32(q, k, v, g, beta, scale, initial_state_S, operand)
+
+    kernel(op="gated_delta", form="chunk c=64", features="initial_state final_state", name=name,
+           limits="d=1..256 dv=1..256 t=1..131071 g=-10000..0",
+           contract="input=fp32 product=fp32 accumulate=fp32 intermediate=fp32 state=fp32 gate_sum=fp32/chunk exp=106ulp output=fp32")(run)
+
+
 def announce_retention(name, operand, type, product):
     def run(q, k, v, scale=1.0, decay=1.0):
         return retention(q, k, v, scale, decay, operand)
@@ -121,6 +166,8 @@ announce_gated("values_faded", True)
 announce_gated("keys_faded", False)
 announce_delta("delta.values_faded", True)
 announce_delta("delta.keys_faded", False)
+announce_delta_fp32("inverse_truncated", cut)
+announce_delta_fp32("inverse_fp32", np.asarray)
 for suffix, type, product in (("", "fp32", "tf32"), (".fp16", "fp16", "fp16")):
     announce_retention("products_truncated" + suffix, cut, type, product)
     announce_retention("products_rounded" + suffix, rounded, type, product)
