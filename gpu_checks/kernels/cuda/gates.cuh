@@ -39,7 +39,7 @@ __device__ inline void fetch_tile(uint32_t tile, const View& view, int64_t base,
                                   int given = columns) {
   constexpr int pieces = columns / 8, rows = threads / pieces;
   static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
-  const int row = threadIdx.x / pieces, column = threadIdx.x % pieces * 8;
+  const int row = threadIdx.x % threads / pieces, column = threadIdx.x % pieces * 8;
   if (column >= given && !is<Mutant::columns_beyond>) size = 0;
   if (is<Mutant::index_token_16_bits>) token = static_cast<uint16_t>(token);
   const T* from = static_cast<const T*>(view.data) + base + (token + row) * view.token + column;
@@ -124,21 +124,36 @@ struct GateWalk {
   }
 };
 
-// `rows` rows of a tile, each times its factor, rounded, in place, by `threads` threads.
+// `rows` rows of a tile, each times its factor, rounded, to another tile or in place, by `threads` threads.
+template <typename T, int columns, int threads, int rows = chunk>
+__device__ inline void fade_rows(uint8_t* to, const uint8_t* tile, const float (&factors)[chunk],
+                                 int first = 0) {
+  constexpr int pieces = columns / 8, together = 2;
+  static_assert(rows * pieces % (together * threads) == 0);
+#pragma unroll
+  for (int i = threadIdx.x % threads; i < rows * pieces; i += together * threads) {
+    uint4 four[together];  // read before the first is written
+    int at[together];
+    float by[together];
+#pragma unroll
+    for (int n = 0; n < together; ++n) {
+      const int piece = i + n * threads, row = first + piece / pieces;
+      at[n] = tile_offset(row, piece % pieces * 8), by[n] = factors[row];
+      four[n] = *reinterpret_cast<const uint4*>(tile + at[n]);
+    }
+#pragma unroll
+    for (int n = 0; n < together; ++n) {
+      for (uint32_t* two : {&four[n].x, &four[n].y, &four[n].z, &four[n].w}) {
+        const float2 value = Pair<T>::unpack(*two);
+        *two = Pair<T>::pack(value.x * by[n], value.y * by[n]);
+      }
+      *reinterpret_cast<uint4*>(to + at[n]) = four[n];
+    }
+  }
+}
 template <typename T, int columns, int threads, int rows = chunk>
 __device__ inline void fade_rows(uint8_t* tile, const float (&factors)[chunk], int first = 0) {
-  constexpr int pieces = columns / 8;
-#pragma unroll
-  for (int i = threadIdx.x % threads; i < rows * pieces; i += threads) {
-    const int row = first + i / pieces, at = tile_offset(row, i % pieces * 8);
-    const float by = factors[row];
-    uint4 four = *reinterpret_cast<const uint4*>(tile + at);
-    for (uint32_t* two : {&four.x, &four.y, &four.z, &four.w}) {
-      const float2 value = Pair<T>::unpack(*two);
-      *two = Pair<T>::pack(value.x * by, value.y * by);
-    }
-    *reinterpret_cast<uint4*>(tile + at) = four;
-  }
+  fade_rows<T, columns, threads, rows>(tile, tile, factors, first);
 }
 
 // Z^T of a warp's 16 columns and tokens 16 k on as a left operand, and that times g'.
@@ -243,13 +258,13 @@ __device__ inline void store_state(float* memory, const float (&state)[columns /
           make_float2(scale * state[4 * j + 2 * half], scale * state[4 * j + 2 * half + 1]);
 }
 
-// `columns` columns of the rows [0, size) of a tile to memory, by 128 threads; `given`: how many columns exist there.
-template <typename T, int columns>
+// `columns` columns of the rows [0, size) of a tile to memory, by so many threads; `given`: how many columns exist there.
+template <typename T, int columns, int threads = 128>
 __device__ inline void tile_to_rows(const uint8_t* tile, const View& to, int64_t base, int size,
                                     int first = 0, int given = 1 << 30) {
-  constexpr int pieces = columns / 8, rows = 128 / pieces;
+  constexpr int pieces = columns / 8, rows = threads / pieces;
   static_assert(rows % 8 == 0);  // so that the swizzle of a thread's pieces is the same
-  const int row = threadIdx.x % 128 / pieces, column = first + threadIdx.x % pieces * 8;
+  const int row = threadIdx.x % threads / pieces, column = first + threadIdx.x % pieces * 8;
   if (column >= given) return;
   const uint8_t* const from = tile + tile_offset(row, column);
   T* out = static_cast<T*>(to.data) + base + row * to.token +
@@ -261,10 +276,9 @@ __device__ inline void tile_to_rows(const uint8_t* tile, const View& to, int64_t
       *reinterpret_cast<uint4*>(out) = *reinterpret_cast<const uint4*>(from + i * rows * 128);
 }
 
-// A warpgroup's 64 columns of O, which it holds transposed, scaled, through a tile to whole rows.
+// A warpgroup's 64 columns of O, which it holds transposed, scaled, into a tile of rows.
 template <typename T>
-__device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles& tiles, int tile_at,
-                                  const View& to, int64_t base, int size, int given = 1 << 30) {
+__device__ inline void store_rows(const float (&o)[32], float scale, uint32_t tile) {
   const Thread me;
 #pragma unroll
   for (int j = 0; j < 8; j += 2) {
@@ -274,9 +288,15 @@ __device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       packed[i] = Pair<T>::pack(scale * o[4 * j + 2 * i], scale * o[4 * j + 2 * i + 1]);
-    store_transposed(tiles.start + tile_at + tile_offset(t, column), packed[0], packed[1], packed[2],
-                     packed[3]);
+    store_transposed(tile + tile_offset(t, column), packed[0], packed[1], packed[2], packed[3]);
   }
+}
+// And through it to whole rows in memory.
+template <typename T>
+__device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles& tiles, int tile_at,
+                                  const View& to, int64_t base, int size, int given = 1 << 30) {
+  const Thread me;
+  store_rows<T>(o, scale, tiles.start + tile_at);
   if (!is<Mutant::output_barrier_missing>) barrier(1 + me.group, 128);
   tile_to_rows<T, 64>(tiles.base + tile_at, to, base, size, me.group * 64, given);
 }

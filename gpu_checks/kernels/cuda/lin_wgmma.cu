@@ -11,54 +11,65 @@
 namespace attest::cuda {
 namespace {
 
-template <int key_dim, int value_dim, bool with_output, bool gated>
-struct Plan : LinTiles<key_dim, value_dim, with_output, gated, with_output ? 3 : 5, 3, true> {
+// Where a multiprocessor has two blocks of states (`shared`), they hide each other's latencies; one alone fades a chunk ahead.
+template <int key_dim, int value_dim, bool with_output, bool gated, bool shared = false>
+struct Plan : LinTiles<key_dim, value_dim, with_output, gated, with_output || shared ? 3 : 5, 3, true> {
   static constexpr int w_at = Plan::stages_end, o_at = w_at + (with_output ? 2 * subtile_bytes : 0);
   static constexpr int gates_at = o_at + (with_output ? Plan::tall : 0);
   static constexpr int bytes = 1024 + gates_at + Plan::gate_bytes;
 };
 
-template <typename T, int key_dim, int value_dim, bool gated>
-__global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::threads, 1)
+template <typename T, int key_dim, int value_dim, bool gated, bool shared>
+__global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated, shared>::threads, shared ? 2 : 1)
     lin_states(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using P = Plan<key_dim, value_dim, false, gated>;
+  using P = Plan<key_dim, value_dim, false, gated, shared>;
   using W = Walk<T, P>;
-  extern __shared__ uint8_t shared[];
-  const W walk(layout, lins, shared);
+  constexpr int ahead = shared ? 0 : 1;
+  extern __shared__ uint8_t memory[];
+  const W walk(layout, lins, memory);
   const int chunks = walk.chunks;
   if (walk.place.size <= 0) return;
   const int group = shared_by_warp(Thread().group);
   GateWalk<3> gates = walk.gates();
   gates.begin(2);
-  for (int c = 0; c < P::stages - 2; ++c) walk.fetch(c);
+  for (int c = 0; c < P::stages - 1 - ahead; ++c) walk.fetch(c);
   uint32_t faded[chunk / 16][4], next[chunk / 16][4];  // Z, of this chunk and the next
-  auto fade_ahead = [&](int c) {
-    if (c >= chunks) return;
-    if constexpr (W::fades_values) load_faded<T>(next, walk.z_tile(c), gates.at(c));
-    if constexpr (W::fades_keys) fade_rows<T, key_dim, P::threads>(walk.keys(c), gates.at(c).to_end);
+  auto fade_values = [&](uint32_t(&to)[chunk / 16][4], int c) {
+    if constexpr (W::fades_values)
+      if (c < chunks) load_faded<T>(to, walk.z_tile(c), gates.at(c));
   };
-  if constexpr (gated) {
+  auto fade_keys = [&](int c) {
+    if constexpr (W::fades_keys)
+      if (c < chunks) fade_rows<T, key_dim, P::threads>(walk.keys(c), gates.at(c).to_end);
+  };
+  if constexpr (gated && ahead) {
     copies_wait<P::stages - 3>();
     __syncthreads();
-    fade_ahead(0);
+    fade_values(next, 0), fade_keys(0);
   }
   float state[key_dim / 2], fade = 1;
 #pragma unroll
   for (int i = 0; i < key_dim / 2; ++i) state[i] = 0;
   for (int c = 0; c < chunks; ++c) {
-    copies_wait<P::stages - 4>();  // chunk c + 1
+    copies_wait<P::stages - 2 - 2 * ahead>();  // chunk c + ahead
     publish_stores();
     __syncthreads();
-    walk.fetch(c + P::stages - 2);
+    walk.fetch(c + P::stages - 1 - ahead);
     const uint32_t z_tile = walk.z_tile(c), y_tile = walk.y_tile(c);
+    if constexpr (!ahead) fade_values(faded, c);
+    if constexpr (!ahead && W::fades_keys) {
+      fade_keys(c);
+      publish_stores();
+      __syncthreads();
+    }
     if constexpr (gated) {
       const float whole = gates.at(c).from_start[chunk - 1];
       fade *= whole;
 #pragma unroll
       for (int i = 0; i < key_dim / 2; ++i) state[i] *= whole;
     }
-    if constexpr (W::fades_values)
+    if constexpr (ahead && W::fades_values)
 #pragma unroll
       for (int k = 0; k < chunk / 16; ++k)
 #pragma unroll
@@ -73,7 +84,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
     }
     products_commit();
     gates.make(c + 2);
-    fade_ahead(c + 1);
+    if constexpr (ahead) fade_values(next, c + 1), fade_keys(c + 1);
     products_wait<0>();
     pin(state);
     if constexpr (W::fades_values) pin(faded);
@@ -201,13 +212,18 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
 
 }  // namespace
 
+// Segments fill the device with the blocks of one Lin.
 cudaError_t launch_wgmma_states(const Context& context, const Lins& lins) {
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
-    using P = Plan<key_dim, value_dim, false, gated>;
-    return LinKernel{lin_states<T, key_dim, value_dim, gated>, P::threads, P::bytes};
+    using Alone = Plan<key_dim, value_dim, false, gated>;
+    using Shared = Plan<key_dim, value_dim, false, gated, true>;
+    if (key_dim == 128 && value_dim == 128 && lins.count == 2)
+      return LinKernel{lin_states<T, 128, 128, gated, true>, Shared::threads, Shared::bytes};
+    return LinKernel{lin_states<T, key_dim, value_dim, gated, false>, Alone::threads, Alone::bytes};
   });
 }
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins) {
+  if (tended_rows_pay(lins)) return launch_tended_rows(context, lins);
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
     using P = Plan<key_dim, value_dim, true, gated>;
     return LinKernel{lin_rows<T, key_dim, value_dim, gated>, P::threads, P::bytes};
