@@ -685,6 +685,7 @@ void check_all(const char* glob, bool small) {
           for (const int64_t n : {0, 1, 2, 63, 64, 65, 127, 128}) shapes.push_back({n, 2, 2, 2, 2, 64, 64});
           shapes.push_back({200, 2, 2, 2, 2, 64, 128});
           shapes.push_back({200, 2, 2, 2, 2, 128, 64});
+          shapes.push_back({200, 2, 2, 2, 2, 104, 120});
           shapes.push_back({90, 3, 1, 3, 3, 17, 5});
           shapes.push_back({70, 2, 2, 2, 2, 1, 1});
           shapes.push_back({90, 2, 2, 2, 2, 130, 70});

@@ -208,12 +208,12 @@ __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
   const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = me.row + 8 * half;
+    const int t = me.row + 8 * half, first = me.group * scores + me.pair, at = tile_offset(t, first);
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
-      const int s = me.group * scores + 8 * j + me.pair, i = 4 * j + 2 * half;
+      const int s = first + 8 * j, i = 4 * j + 2 * half;
       const float low = gated ? w[i] * weights[i] : w[i], high = gated ? w[i + 1] * weights[i + 1] : w[i + 1];
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, s)) =
+      *reinterpret_cast<uint32_t*>(tile + (at ^ 16 * j)) =
           Pair<T>::pack(t >= s + is<Mutant::mask_strict> ? low : 0.f, t > s ? high : 0.f);
     }
   }

@@ -1,15 +1,16 @@
-// The rows of a Lin of 128 x 128, bit by bit those of lin_wgmma.cu, by two warpgroups that do nothing but multiply and two,
-// the tender, that do everything else: copies into the stages, gates, the faded operand of the state (fp16: Y, else Z) in
-// a tile of its own, finished rows to memory. They meet once a chunk; then the tender has
-//   x, y of the next chunk and z, the faded tile of this one in place,  and the others W of this chunk and O of the last.
-// Measured on one H200 (T = 131072, H = 16, decay, two Lins at once): see reports/baseline/cuda_h200.md.
+// The rows of a Lin of 128 x 128, bit by bit those of lin_wgmma.cu, by warpgroups with roles: two do nothing but multiply, each
+// for 64 columns of z; the other two, the tender, do the rest. One copies into the stages and makes gates, one takes finished
+// rows to memory, both fade the operand of the state (fp16: Y, else Z) into a tile of its own. They meet once a chunk; then
+//   the tender has x, y of the next chunk and the faded tile of this one in place, the others W of this and O of the last.
+// Where it pays and by how much: reports/baseline/cuda_h200.md.
 #include "gpu_checks/kernels/cuda/lin_walk.cuh"
 #include "gpu_checks/kernels/cuda/wgmma.cuh"
 
 namespace attest::cuda {
 namespace {
 
-constexpr int dim = 128, tending = 256;
+constexpr int dim = 128;
+enum Threads : int { warpgroup = 128, tending = 256 };
 template <bool gated>
 struct Plan : LinTiles<dim, dim, true, gated, 3, 3, true> {
   static constexpr int multiplying = Plan::threads, everybody = multiplying + tending;
@@ -20,9 +21,9 @@ struct Plan : LinTiles<dim, dim, true, gated, 3, 3, true> {
 };
 enum Barrier : int { together = 1, rows_gone };  // the second one for each warpgroup that multiplies
 
-// The tender's part.
+// The tender's part; one of its warpgroups copies into the stages, the other leaves rows.
 template <typename T, typename P, typename W>
-__device__ inline void tend(const W& walk) {
+__device__ inline void tend(const W& walk, bool copies) {
   const Lin& lin = walk.lin;
   const int64_t o_base = lin.o.at(walk.place.batch, walk.place.first, walk.h);
   GateWalk<3> gates = walk.gates();
@@ -32,11 +33,12 @@ __device__ inline void tend(const W& walk) {
                                  gates.at(c).to_end);
   };
   const auto leave = [&](int c) {
-    tile_to_rows<T, dim, tending>(walk.tiles.base + P::o_at, lin.o, o_base + int64_t{c} * chunk * lin.o.token,
-                                  walk.size(c), 0, lin.value_dim);
+    tile_to_rows<T, dim>(walk.tiles.base + P::o_at, lin.o, o_base + int64_t{c} * chunk * lin.o.token,
+                         walk.size(c), 0, lin.value_dim);
   };
   gates.begin(2);
-  for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
+  if (copies)
+    for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
   copies_wait<0>();
   publish_stores();
   barrier_of_roles(together, P::everybody);
@@ -45,15 +47,17 @@ __device__ inline void tend(const W& walk) {
     copies_wait<0>();  // chunk c + 1
     publish_stores();
     barrier_of_roles(together, P::everybody);
-    walk.fetch(c + P::stages - 1);
-    if (c > 0) leave(c - 1);
-    if (!is<Mutant::rows_not_awaited>)
-      for (int group = 0; group < P::groups; ++group) arrive(rows_gone + group, 128 + tending);
+    if (copies)
+      walk.fetch(c + P::stages - 1);
+    else if (c > 0)
+      leave(c - 1);
+    if (!copies && !is<Mutant::rows_not_awaited>)
+      for (int group = 0; group < P::groups; ++group) arrive(rows_gone + group, 2 * warpgroup);
     gates.make(c + 2);
     if (c + 1 < walk.chunks) fade(c + 1);
   }
   barrier_of_roles(together, P::everybody);
-  leave(walk.chunks - 1);
+  if (!copies) leave(walk.chunks - 1);
 }
 
 // The scores run a chunk ahead of the state, so that their way through shared memory overlaps with its products.
@@ -69,16 +73,26 @@ __device__ inline void multiply_rows(const W& walk, int group) {
   const auto w_at = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   const auto start_scores = [&](int c) {
 #pragma unroll
-    for (int k = 0; k < dim / 16 - is<Mutant::last_columns_skipped>; ++k)
+    for (int k = 0; k < dim / 16; ++k)
       multiply<T, scores, 0, 0>(w, along_columns(walk.x_tile(c), 0, k),
                                 along_columns(walk.y_tile(c), group * scores, k), k > 0);
     products_commit();
   };
-  const bool constant = lin.gate.kind == GateKind::constant;  // then every chunk has the same weights
-  float weights[scores / 2];
+  // Then every chunk has the same gates, but for those past the end.
+  const bool constant = lin.gate.kind == GateKind::constant;
+  float weights[scores / 2], from_start[16], whole = 1;
+  const auto read_gates = [&](int c) {
+    weigh_scores<scores>(weights, gates.at(c));
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 two = *reinterpret_cast<const float2*>(gates.at(c).from_start + 8 * j + Thread().pair);
+      from_start[2 * j] = two.x, from_start[2 * j + 1] = two.y;
+    }
+    whole = gates.at(c).from_start[chunk - 1];
+  };
   const auto finish_scores = [&](int c) {
     if constexpr (P::gated)
-      if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c));
+      if (c == 0 || !constant) read_gates(c);
     store_scores<T, scores, P::gated>(w, walk.tiles.base + w_at(c), weights);
   };
   barrier_of_roles(together, P::everybody);
@@ -102,13 +116,14 @@ __device__ inline void multiply_rows(const W& walk, int group) {
     products_commit();
     start_scores(c + 1);  // past the end: of nothing, and not used
     if constexpr (P::gated) {
-      const float whole = gates.at(c).from_start[chunk - 1];
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) state[i] *= whole;
+      pin(state);  // here, where products run
       products_wait<1>();
       pin(o);
       pin(left);
-      fade_from_start(o, gates.at(c));
+#pragma unroll
+      for (int i = 0; i < 32; ++i) o[i] *= from_start[i / 4 * 2 + i % 2];
       products_begin();
     }
 #pragma unroll
@@ -127,7 +142,7 @@ __device__ inline void multiply_rows(const W& walk, int group) {
     if (c + 1 < chunks) finish_scores(c + 1);
     products_wait<1>();
     pin(o);
-    if (!is<Mutant::rows_not_awaited>) barrier(rows_gone + group, 128 + tending);
+    if (!is<Mutant::rows_not_awaited>) barrier(rows_gone + group, 2 * warpgroup);
     store_rows<T>(o, x_scale, walk.tiles.start + P::o_at);
     products_wait<0>();
     pin(state);
@@ -140,16 +155,16 @@ __global__ void __launch_bounds__(Plan<gated>::everybody, 1)
     lin_rows_tended(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using P = Plan<gated>;
-  using W = Walk<T, P, tending, P::multiplying / 32>;
+  using W = Walk<T, P, warpgroup, P::multiplying / 32>;
   extern __shared__ uint8_t shared[];
   const W walk(layout, lins, shared);
   if (walk.place.size <= 0) return;
   const int group = shared_by_warp(Thread().group);
   if (group >= P::groups) {
-    registers_down<80>();  // of 128 each
-    tend<T, P>(walk);
+    registers_down<64>();  // of 128 each
+    tend<T, P>(walk, group == P::groups);
   } else {
-    registers_up<176>();
+    registers_up<192>();
     multiply_rows<T, P>(walk, group);
   }
 #endif

@@ -86,7 +86,7 @@ __device__ inline void barrier_of_roles(int id, int threads) {
 }
 // Counts these threads as having come, and goes on.
 __device__ inline void arrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace attest::cuda
