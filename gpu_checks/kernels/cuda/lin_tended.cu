@@ -182,7 +182,9 @@ bool tended_rows_pay(const Lins& lins) {
 }
 cudaError_t launch_tended_rows(const Context& context, const Lins& lins) {
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
-    return LinKernel{lin_rows_tended<T, gated>, Plan<gated>::everybody, Plan<gated>::bytes};
+    if constexpr (key_dim == dim && value_dim == dim)
+      return LinKernel{lin_rows_tended<T, gated>, Plan<gated>::everybody, Plan<gated>::bytes};
+    return LinKernel{};  // not asked for
   });
 }
 

@@ -216,9 +216,11 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
 cudaError_t launch_wgmma_states(const Context& context, const Lins& lins) {
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
     using Alone = Plan<key_dim, value_dim, false, gated>;
-    using Shared = Plan<key_dim, value_dim, false, gated, true>;
-    if (key_dim == 128 && value_dim == 128 && lins.count == 2)
-      return LinKernel{lin_states<T, 128, 128, gated, true>, Shared::threads, Shared::bytes};
+    if constexpr (key_dim == 128 && value_dim == 128)
+      if (lins.count == 2) {
+        using Shared = Plan<key_dim, value_dim, false, gated, true>;
+        return LinKernel{lin_states<T, key_dim, value_dim, gated, true>, Shared::threads, Shared::bytes};
+      }
     return LinKernel{lin_states<T, key_dim, value_dim, gated, false>, Alone::threads, Alone::bytes};
   });
 }
