@@ -713,7 +713,10 @@ void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "judge kernels against the oracle; writes records and a page");
   auto arguments = std::make_shared<Arguments>();
   const auto doors = add_door_options(*command);
-  add_devices(*command, doors);
+  add_devices(*command, doors, "kernels");
+  add_whole_number(command, "--workers", doors->workers, 1, 1024,
+                   "workers of a plug-in or process on each device: as many kernels, or checks of the only "
+                   "one, are judged at a time (1)");
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names, such as cpu.hla2.*; all by default");
   command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
@@ -767,8 +770,7 @@ void add_check(CLI::App& app, int& exit_code) {
       "--output /tmp/report");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);
-    arguments->workers =
-        static_cast<int>(doors->workers) * std::max(1, static_cast<int>(doors->devices.size()));
+    arguments->workers = static_cast<int>(all_workers(*doors));
     exit_code = run_check(*arguments);
   });
 }

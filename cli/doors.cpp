@@ -32,7 +32,7 @@ std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
   return doors;
 }
 
-void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors) {
+void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors, const std::string& what_for) {
   command
       .add_option_function<std::string>(
           "--devices",
@@ -40,16 +40,16 @@ void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors) {
             doors->devices = parse_devices(list);
             setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);  // before CUDA is started: the oracle's too
           },
-          "CUDA devices to use, such as 0,1: one worker of a plug-in or process on each, and kernels spread "
-          "over "
-          "them; all visible ones by default")
+          "CUDA devices to use, such as 0,1: one worker of a plug-in or process on each, and " + what_for +
+              " spread over them; all visible ones by default")
       ->type_name("LIST");
-  add_whole_number(&command, "--workers", doors->workers, 1, 1024,
-                   "workers of a plug-in or process on each device: as many kernels, or checks of the only "
-                   "one, are judged at a time (1)");
   command.preparse_callback([doors](std::size_t) {
     if (const auto visible = visible_devices(); visible.size() > 1) doors->devices = visible;
   });
+}
+
+Index all_workers(const DoorOptions& doors) {
+  return doors.workers * std::max<Index>(1, std::ssize(doors.devices));
 }
 
 void open_kernels(const DoorOptions& options) {

@@ -13,6 +13,8 @@ std::shared_ptr<DoorOptions> add_door_options(CLI::App& command);
 void open_kernels(const DoorOptions& options);
 
 // Adds --devices: the GPUs of the workers and of the oracle, all that are visible by default.
-void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors);
+void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors, const std::string& what_for);
+// Of all devices.
+Index all_workers(const DoorOptions& doors);
 
 }  // namespace attest

@@ -35,7 +35,8 @@ int run_fuzz(const FuzzArguments& arguments, const DoorOptions& doors) {
   const std::pair<bool, const char*> meaningless[] = {
       {!arguments.json.empty(), "--json"},       {!arguments.junit.empty(), "--junit"},
       {!arguments.output.empty(), "--output"},   {arguments.resume, "--resume"},
-      {arguments.seconds.has_value(), "--time"}, {arguments.cases > 0, "--cases"}};
+      {arguments.seconds.has_value(), "--time"}, {arguments.cases > 0, "--cases"},
+      {arguments.workers > 0, "--workers"}};
   for (const auto& [given, option] : meaningless)
     if (given) throw BadInput(fmt::format("--minimise: no hunt, expected no {} beside it", option));
   if (launched_by_mpirun()) throw BadInput("--minimise: the work of one process, expected no mpirun");
@@ -106,6 +107,12 @@ void add_fuzz(CLI::App& app, int& exit_code) {
       "cases drawn before the first of them is answered; the same --batch finds the same, whatever the "
       "number of threads and ranks (16; for many ranks 64 a rank)");
   add_threads(command, arguments->threads);
+  add_devices(*command, doors, "cases");
+  add_whole_number(
+      command, "--workers", arguments->workers, 1, 1024,
+      "workers of a plug-in or process, on each device: as many cases are asked at a time (as many "
+      "as --threads, at most --batch; where there is a GPU 1)")
+      ->default_str("");
   command->footer(
       std::string(exit_codes) +
       "No fault found is no proof: attest check --battery asks what is known to matter. Interrupted once, it "

@@ -16,6 +16,7 @@ struct FuzzArguments {
   Objective objective = Objective::fail;
   std::optional<double> seconds;
   Index cases = 0, batch = 16;
+  Index workers = 0;  // on each device; 0: as the machine has it
   std::optional<std::uint64_t> seed;
   int threads = 0;
   std::optional<Shard> shard;

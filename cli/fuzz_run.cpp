@@ -18,6 +18,7 @@
 #include "cli/options.hpp"
 #include "cli/ranks.hpp"
 #include "cli/version.hpp"
+#include "gpu_checks/adapters/devices.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "reference/cases/random.hpp"
 #include "reference/tensor/atomic_file.hpp"
@@ -86,11 +87,29 @@ void check_arguments(const FuzzArguments& arguments, const DoorOptions& doors) {
                                arguments.shard->of));
   if (arguments.threads > 0 && launched_by_mpirun())
     throw BadInput("--threads: not with mpirun, whose ranks ask one case at a time, expected a rank a core");
+  if (arguments.workers > 0 && launched_by_mpirun())
+    throw BadInput("--workers: not with mpirun, whose ranks ask one case at a time, expected more ranks");
+}
+
+int threads_of(const FuzzArguments& arguments) {
+  return arguments.threads > 0 ? arguments.threads
+                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// A GPU has one worker unless more are asked for; a rank of mpirun asks one case at a time, on a GPU of its own.
+DoorOptions with_workers(DoorOptions doors, const FuzzArguments& arguments) {
+  if (launched_by_mpirun()) return doors.devices.clear(), doors;
+  const bool gpu = !doors.devices.empty() || !visible_devices().empty();
+  doors.workers = arguments.workers > 0 ? arguments.workers
+                  : gpu                 ? 1
+                                        : std::min<Index>(threads_of(arguments), arguments.batch);
+  return doors;
 }
 
 class FuzzRun {
  public:
-  FuzzRun(const FuzzArguments& arguments, const DoorOptions& doors) : arguments_(arguments), doors_(doors) {}
+  FuzzRun(const FuzzArguments& arguments, const DoorOptions& doors)
+      : arguments_(arguments), doors_(with_workers(doors, arguments)) {}
 
   int run() {
     ranks_.take_own_gpu();
@@ -177,9 +196,7 @@ class FuzzRun {
     options_.objective = arguments_.objective;
     options_.seed = seed_of_shard(), options_.batch = arguments_.batch;
     options_.opening = !arguments_.shard || arguments_.shard->index == 1;
-    options_.threads = arguments_.threads > 0
-                           ? arguments_.threads
-                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    options_.threads = threads_of(arguments_), options_.workers = static_cast<int>(all_workers(doors_));
     if (arguments_.cases > 0)
       options_.cases = own_cases();
     else
@@ -333,7 +350,7 @@ class FuzzRun {
   }
 
   const FuzzArguments& arguments_;
-  const DoorOptions& doors_;
+  const DoorOptions doors_;
   Ranks ranks_;
   std::vector<Subject> subjects_;
   std::string facts_;  // what has to be the same for all ranks

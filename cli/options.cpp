@@ -115,7 +115,8 @@ std::string invoked_command_without(const std::string& flag) {
 }
 
 std::string invoked_command_of_all_shards() {
-  constexpr std::string_view with_value[] = {"--shard", "--output", "--json", "--junit", "--threads"};
+  constexpr std::string_view with_value[] = {"--shard", "--output",  "--json",
+                                             "--junit", "--threads", "--workers"};
   std::string text = program_text;
   for (std::size_t i = 0; i < argument_list.size(); ++i) {
     const std::string& word = argument_list[i];

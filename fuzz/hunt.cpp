@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <unordered_map>
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
 #include "fuzz/opening.hpp"
+#include "gpu_checks/adapters/devices.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
 
@@ -29,6 +31,13 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
     };
   return {options.seed, options.most_shrinking, options.until_first_failure, options.stop,
           late,         options.seconds};
+}
+
+// In no unit: of one task beside another.
+double expected_work(const HuntTask& task) {
+  const Case& c = task.input.shape;
+  if (task.kind == HuntTask::Kind::settle || is_battery(task.input.question)) return 1e9;
+  return 1000 + static_cast<double>(*c.tokens * c.batch * c.heads * c.key_dim * (c.key_dim + c.value_dim));
 }
 
 struct Elite {
@@ -172,23 +181,41 @@ class Hunt {
     for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
     return replies;
   }
-  bool at_once() const { return subject_.pure && options_.threads > 1; }
+  int workers() const { return subject_.fresh_costs ? options_.workers : 1; }
+  bool at_once() const { return subject_.pure ? options_.threads > 1 : workers() > 1; }
   std::vector<HuntReply> by_threads(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
     std::vector<HuntReply> replies(tasks.size());
-    const auto one = [&](Index i) {
+    if (!subject_.pure || options_.threads <= 1) return by_workers(tasks, enough);
+    for_each_parallel(std::ssize(tasks), options_.threads, [&](Index i) {
       const auto at = static_cast<std::size_t>(i);
       if (!enough()) replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
-    };
-    const auto size = static_cast<Index>(tasks.size());
-    if (at_once())
-      for_each_parallel(size, options_.threads, one);
-    else
-      for (Index i = 0; i < size && !(i > 0 && ends_with(replies[static_cast<std::size_t>(i - 1)])); ++i)
-        one(i);
+    });
     return replies;
   }
-  bool ends_with(const HuntReply& reply) const {
-    return reply.cut || (options_.until_first_failure && reply.failed());
+  std::vector<HuntReply> by_workers(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
+    std::vector<HuntReply> replies(tasks.size());
+    const auto shares = shares_of(tasks, workers());
+    std::atomic<bool> ended = false;
+    for_each_parallel(workers(), workers(), [&](Index worker) {
+      const NumberedThread numbered(static_cast<std::size_t>(worker));
+      for (const std::size_t at : shares[static_cast<std::size_t>(worker)]) {
+        if (ended || enough()) return;
+        replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
+        const bool found = workers() == 1 && options_.until_first_failure && replies[at].failed();
+        if (replies[at].cut || found) ended = true;
+      }
+    });
+    return replies;
+  }
+  // The tasks of each worker: one after another to the one with the least to do, as far as the tasks themselves tell.
+  static std::vector<std::vector<std::size_t>> shares_of(const std::vector<HuntTask>& tasks, int workers) {
+    std::vector<std::vector<std::size_t>> shares(static_cast<std::size_t>(workers));
+    std::vector<double> work(shares.size());
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const auto least = static_cast<std::size_t>(std::ranges::min_element(work) - work.begin());
+      shares[least].push_back(i), work[least] += expected_work(tasks[i]);
+    }
+    return shares;
   }
 
   void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {

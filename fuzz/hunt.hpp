@@ -6,6 +6,8 @@
 // A failure is asked again of a fresh kernel, shrunk with the same failing check, and merged with failures of one cause:
 // operator, check, failed part, and the cell of the shrunk input. A batch of inputs is drawn before the first of them is
 // answered, and they are answered for in their order, so that a seed finds the same whatever the number of threads or processes.
+// Which worker of a door asks which of them depends on the inputs alone: what a kernel keeps between its calls is the same again
+// with the same number of workers.
 #pragma once
 #include <functional>
 #include <map>
@@ -34,7 +36,8 @@ struct HuntOptions {
   std::optional<Index> cases;  // one of the two at least
   std::optional<double> seconds;
   std::uint64_t seed = 0;
-  int threads = 1;
+  int threads = 1;   // of a registered kernel
+  int workers = 1;   // of a door that was opened with as many
   Index batch = 16;  // inputs drawn at once: what is learnt from one of them counts from the next batch on
   Index most_shrinking = 4000;  // questions for one failure
   bool opening = true;          // of the search for failures: first the inputs of opening.hpp

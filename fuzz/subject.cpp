@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 
+#include "gpu_checks/adapters/devices.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "gpu_checks/mutants/production.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -16,7 +17,10 @@ bool matches(std::string_view glob, const std::string& text) {
 
 Subject of_door(const Kernel& kernel, const DoorOptions& doors) {
   const auto reopen = [doors, name = kernel.name]() -> Kernel {
-    for (Kernel& again : open_doors(doors))
+    DoorOptions one = doors;  // the worker alone that this thread has
+    one.workers = 1;
+    if (!doors.devices.empty()) one.devices = {doors.devices[number_of_thread() % doors.devices.size()]};
+    for (Kernel& again : open_doors(one))
       if (again.name == name) return std::move(again);
     throw BadInput("kernel " + in_quotes(name) + ": its door does not announce it again");
   };

@@ -105,7 +105,16 @@ std::vector<std::string> on_device(std::vector<std::string> command, const std::
   return command;
 }
 
+static std::optional<std::size_t>& given_number() {
+  thread_local std::optional<std::size_t> number;
+  return number;
+}
+
+NumberedThread::NumberedThread(std::size_t number) : outer_(given_number()) { given_number() = number; }
+NumberedThread::~NumberedThread() { given_number() = outer_; }
+
 std::size_t number_of_thread() {
+  if (given_number()) return *given_number();
   thread_local const NumberOfThread mine;
   return mine.number;
 }

@@ -2,6 +2,7 @@
 // so that calls that are compared with one another are made on one GPU.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,20 @@ std::vector<std::string> parse_devices(const std::string& list);
 inline constexpr const char* visible_devices_setting = "CUDA_VISIBLE_DEVICES=";
 std::vector<std::string> on_device(std::vector<std::string> command, const std::string& device);
 
-// The lowest number that no other running thread has, from the first call of this thread to its end.
+// The lowest number that no other running thread has, from the first call of this thread to its end; or the one given.
 std::size_t number_of_thread();
+
+// While it lives, this thread has that number: which worker it keeps does not depend on which threads there are.
+class NumberedThread {
+ public:
+  explicit NumberedThread(std::size_t number);
+  ~NumberedThread();
+  NumberedThread(const NumberedThread&) = delete;
+  NumberedThread& operator=(const NumberedThread&) = delete;
+
+ private:
+  const std::optional<std::size_t> outer_;
+};
 
 // The device of each worker, neighbours on different ones; "": whatever there is.
 std::vector<std::string> devices_of_workers(const std::vector<std::string>& devices, Index workers_on_each);
