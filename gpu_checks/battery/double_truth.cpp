@@ -29,21 +29,37 @@ std::vector<Running> running(const std::vector<double>& x, bool exact) {
   return result;
 }
 
-// Only the fields are exact: scale, decay and ridge come from fractions, alpha may come from g. exp(-inf) is 0.
-Head<Running> running(const Head<double>& head, const Problem& problem, const Declaration& declaration) {
+Running running(double x, const Rational& exact) {
+  return std::isfinite(x) && rational_from(x) == exact ? Running(x) : rounded(x);
+}
+
+// q times the scale: 0 stays 0.
+Matrix<Running> scaled_queries(const Head<double>& head, const Problem& problem, const Slot& slot) {
+  ReadExact exact;
+  const Matrix<double> given = read_rows<double>(problem, slot, "q", exact);
+  Matrix<Running> q = running(head.q, false);
+  for (Index i = 0; i < q.size(); ++i)
+    if (given.data()[i] == 0) q.data()[i] = Running(0);
+  return q;
+}
+
+// Only the fields are exact: scale, decay and ridge come from fractions, alpha may come from g. exp(-inf) is 0, exp(0) 1.
+Head<Running> running(const Head<double>& head, const Problem& problem, const Declaration& declaration,
+                      const Slot& slot) {
   const bool scaled = problem.options.scale.value_or(declaration.unit_scale ? 1 : 0) != 1;
-  Head<Running> result{running(head.q, !scaled),
-                       running(head.k),
-                       running(head.v),
-                       running(head.alpha, head.log_gate.empty()),
-                       running(head.log_gate, true),
-                       running(head.beta, true),
-                       running(head.level_scales),
-                       head.decay == 1 ? Running(1) : rounded(head.decay),
-                       head.ridge == 0 ? Running(0) : rounded(head.ridge),
-                       {}};
+  Head<Running> result{
+      scaled ? scaled_queries(head, problem, slot) : running(head.q),
+      running(head.k),
+      running(head.v),
+      running(head.alpha, head.log_gate.empty()),
+      running(head.log_gate, true),
+      running(head.beta, true),
+      running(head.level_scales),
+      problem.options.decay ? running(head.decay, *problem.options.decay) : Running(head.decay),
+      running(head.ridge, problem.options.ridge),
+      {}};
   for (std::size_t t = 0; t < head.log_gate.size(); ++t)
-    if (std::isinf(head.log_gate[t])) result.alpha[t] = Running(0);
+    if (std::isinf(head.log_gate[t]) || head.log_gate[t] == 0) result.alpha[t] = Running(head.alpha[t]);
   result.initial.position = head.initial.position;
   for (const auto& [name, moments] : head.initial.moments)
     for (const Matrix<double>& moment : moments) result.initial.moments[name].push_back(running(moment));
@@ -63,7 +79,7 @@ Matrix<Running> divided(const Matrix<Running>& o, const Rational& epsilon) {
 
 }  // namespace
 
-std::map<std::string, OracleTensor> double_truth(const Operator& op, const Problem& problem) {
+std::map<std::string, OracleTensor> double_truth(const Operator& op, const Problem& problem, int algebra) {
   const Declaration& declaration = op.declaration();
   std::map<std::string, OracleTensor> tensors;
   for (const auto& [name, shape] : output_shapes(problem, declaration))
@@ -74,7 +90,7 @@ std::map<std::string, OracleTensor> double_truth(const Operator& op, const Probl
   for (const Slot& slot : slots(problem)) {
     const Head<double> head = head_of<double>(problem, declaration, slot);
     Solution<Running> solution =
-        evaluator.evaluate(running(head, problem, declaration), {Form::stream, 0, 0});
+        evaluator.evaluate(running(head, problem, declaration, slot), {Form::stream, 0, algebra});
     if (problem.options.normalize) solution.o = divided(solution.o, problem.options.epsilon);
     std::string last;  // an output's entries come one after another
     OracleTensor* of_last = nullptr;

@@ -6,7 +6,8 @@
 
 namespace attest {
 
-// o and the final states. |exact - value| <= radius, infinite where nothing is known.
-std::map<std::string, OracleTensor> double_truth(const Operator& op, const Problem& problem);
+// o and the final states, by one algebra of the operator: their values are the same, their radii are not.
+// |exact - value| <= radius, infinite where nothing is known.
+std::map<std::string, OracleTensor> double_truth(const Operator& op, const Problem& problem, int algebra);
 
 }  // namespace attest
