@@ -84,5 +84,22 @@ TEST(DoubleTruth, EveryEntryLiesWithinItsRadiusOfTheOracle) {
   }
 }
 
+// o = q decay S, of a state of ones and a token that writes nothing: no operation rounds, the fraction itself may.
+TEST(DoubleTruth, IsExactWhereDoubleHoldsTheFractionAndHasARadiusWhereItDoesNot) {
+  const auto o_of = [](const std::string& options, double q) {
+    const Case shape = parse_case("retention variant=masked T=1 d=1 dv=1 H=1 B=1 " + options + " seed=1");
+    const Operator& op = operator_named(shape.op, shape.variant);
+    Problem problem = draw_problem(shape, op.declaration());
+    problem.fields["q"].data = {q}, problem.fields["k"].data = {0}, problem.fields["v"].data = {0};
+    problem.fields["initial_state.S"] = {{1, 1, 1, 1}, {1}};
+    EXPECT_EQ(compare(op, problem, 0).outside, 0) << options;
+    return double_truth(op, problem, 0).at("o");
+  };
+  EXPECT_EQ(o_of("decay=3/64", 1).radius[0], 0);
+  EXPECT_GT(o_of("decay=3/67", 1).radius[0], 0);
+  EXPECT_EQ(o_of("decay=1/64 scale=1/3", 0).radius[0], 0);
+  EXPECT_GT(o_of("decay=1/64 scale=1/3", 1).radius[0], 0);
+}
+
 }  // namespace
 }  // namespace attest
