@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <Eigen/Core>
 #include <numeric>
 
 #include "gpu_checks/battery/layout.hpp"
@@ -35,7 +36,7 @@ class Certifier : public Arithmetic<double> {
 
   Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b) override {
     within(a, product_), within(b, product_);
-    Matrix<double> sizes = attest::product(absolute(a), absolute(b));
+    Matrix<double> sizes = product_of_sizes(a, b);
     within(sizes, accumulate_);
     return is_negative(a) || is_negative(b) ? attest::product(a, b) : sizes;
   }
@@ -64,6 +65,16 @@ class Certifier : public Arithmetic<double> {
   void final_state(const Matrix<double>& x) { within(x, accumulate_); }
 
  private:
+  // Of integers: in any order the same sums up to 2^53, and beyond them more than any limit.
+  static Matrix<double> product_of_sizes(const Matrix<double>& a, const Matrix<double>& b) {
+    using Map = Eigen::Map<const Eigen::Array<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+    Matrix<double> sizes(a.rows(), b.cols());
+    Eigen::Map<Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>(
+        sizes.data(), sizes.rows(), sizes.cols())
+        .noalias() =
+        Map(a.data(), a.rows(), a.cols()).abs().matrix() * Map(b.data(), b.rows(), b.cols()).abs().matrix();
+    return sizes;
+  }
   static bool is_negative(const Matrix<double>& x) {
     return std::any_of(x.data(), x.data() + x.size(), [](double entry) { return entry < 0; });
   }
@@ -101,7 +112,10 @@ void certify_whole_read(const BatteryContext& context, const Head<double>& head,
 bool sizes_fit(const BatteryContext& context, const Problem& sizes) try {
   Certifier certifier(context.kernel.contract);
   const Evaluator<double>& evaluator = context.op;
-  for (const Evaluation& how : {context.kernel.how, Evaluation{Form::stream, 0, context.kernel.how.algebra}})
+  const Evaluation own = context.kernel.how;
+  std::vector<Evaluation> forms{{Form::stream, 0, own.algebra}};
+  if (own.form != Form::stream) forms.insert(forms.begin(), own);
+  for (const Evaluation& how : forms)
     for (const Slot& slot : slots(sizes)) {
       const Head<double> head = head_of<double>(sizes, context.declaration(), slot);
       const Solution<double> solution = evaluator.evaluate(head, how, certifier);
@@ -277,7 +291,8 @@ std::optional<Problem> draw_lattice(const BatteryContext& context, const Case& s
                                     std::optional<LatticeCut> cut, Index most_active) {
   const Declaration& declaration = context.declaration();
   Case form = shape;
-  form.op = declaration.name, form.variant = declaration.variant, form.recipe = "sparse", form.gates = "none";
+  form.op = declaration.name, form.variant = declaration.variant, form.recipe = "uniform",
+  form.gates = "none";  // values that are replaced below
   if (declaration.decay) form.options.decay = Rational(1);
   Problem problem = draw_problem(form, declaration);
   const bool first_order = declaration.degree_q <= 1 && !declaration.beta;

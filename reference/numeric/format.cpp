@@ -47,6 +47,8 @@ const Format* find_format(std::string_view name) {
 
 double round_to(const Format& format, double x, Rounding rounding) {
   if (format.precision == 53 || std::isnan(x)) return x;
+  const bool is_float = format.precision == 24 && format.emin == -126 && format.emax == 127;
+  if (is_float && rounding == Rounding::nearest_even) return static_cast<double>(static_cast<float>(x));
   if (std::isinf(x)) return std::copysign(format.overflow(), x);
   const double magnitude = std::fabs(x);
   const int spacing = std::max(exponent_of(magnitude), format.emin) - format.precision + 1;

@@ -160,6 +160,25 @@ struct Hla2MaskedDirect : Hla2Base {
     return {b.rho * a.S_ + b.S_, b.rho * a.C + b.C, (b.rho * b.rho) * a.F + b.F + b.rho * product(a.S_, b.C),
             a.rho * b.rho};
   }
+  // combine(prefix, token(head, t)), the same operations on every entry without what is only added and forgotten.
+  template <class S>
+  static Segment<S> append(const Segment<S>& prefix, const Head<S>& head, Index t) {
+    const Row<const S> k = head.k.row(t), q = head.q.row(t), v = head.v.row(t);
+    const S& rho = head.decay;
+    const S twice = rho * rho, score = dot(k, q);
+    Segment<S> next{zeros<S>(k.cols(), k.cols()), outer(q, v), zeros<S>(k.cols(), v.cols()),
+                    prefix.rho * rho};
+    const Matrix<S> gained = product(prefix.S_, next.C);
+    for (Index i = 0; i < k.cols(); ++i) {
+      const S scored = score * k(0, i);
+      for (Index j = 0; j < k.cols(); ++j) next.S_(i, j) = rho * prefix.S_(i, j) + k(0, i) * k(0, j);
+      for (Index j = 0; j < v.cols(); ++j) {
+        next.C(i, j) = rho * prefix.C(i, j) + next.C(i, j);
+        next.F(i, j) = twice * prefix.F(i, j) + scored * v(0, j) + rho * gained(i, j);
+      }
+    }
+    return next;
+  }
   template <class S>
   static Matrix<S> read(const Segment<S>& prefix, const Head<S>& head, Index t) {
     return product(head.q.row(t), prefix.F) + head.ridge * product(head.q.row(t), prefix.C);
