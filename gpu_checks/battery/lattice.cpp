@@ -129,9 +129,10 @@ bool sizes_fit(const BatteryContext& context, const Problem& sizes) try {
   return false;
 }
 
-Tensors stream_outputs(const Operator& op, const Problem& problem) {
+// By the stream that sizes_fit() looked at.
+Tensors stream_outputs(const BatteryContext& context, const Problem& problem) {
   Arithmetic<double> exact;
-  return run<double>(op, problem, {Form::stream, 0, 0}, exact);
+  return run<double>(context.op, problem, {Form::stream, 0, context.kernel.how.algebra}, exact);
 }
 
 // Token numbers within [first, last): the edges of chunks of the width, and others.
@@ -283,7 +284,7 @@ bool is_certified(const BatteryContext& context, const Problem& problem, Lattice
   const Problem sizes = by_size(declaration, problem), first = token_range(sizes, 0, cut.at);
   const std::vector<Index> consumed(static_cast<std::size_t>(problem.sequences()), cut.at);
   const Problem rest = continued_from(token_range(sizes, cut.at, problem.tokens),
-                                      stream_outputs(context.op, first), declaration, consumed);
+                                      stream_outputs(context, first), declaration, consumed);
   return (!cut.run_first || sizes_fit(context, first)) && sizes_fit(context, rest);
 }
 
@@ -340,7 +341,7 @@ Problem made_louder(const BatteryContext& context, Problem problem, Random& rand
 }
 
 Tensors lattice_outputs(const BatteryContext& context, const Problem& problem) {
-  Tensors exact = stream_outputs(context.op, problem);
+  Tensors exact = stream_outputs(context, problem);
   const Contract& contract = context.kernel.contract;
   for (auto& [name, tensor] : exact)
     for (double& x : tensor.data) x = round_to(name == "o" ? contract.output : contract.state, x);

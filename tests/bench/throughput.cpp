@@ -70,7 +70,7 @@ Measured measure(const Subject& subject, Index count, int threads, std::uint64_t
   constexpr Index block = 32;
   const double cpu = process_seconds();
   const auto start = Clock::now();
-  for_each_parallel((count + block - 1) / block, subject.pure ? threads : 1, [&](Index b) {
+  for_each_parallel((count + block - 1) / block, threads, [&](Index b) {
     Measured own;
     Random random(seed + static_cast<std::uint64_t>(b), "throughput");
     const auto began = Clock::now();
@@ -110,8 +110,8 @@ void print(const Subject& subject, int threads, const Measured& m) {
   const auto percent = [&](double part) { return 100 * part / m.stage.all; };
   const Stage& s = m.stage;
   const auto n = static_cast<double>(m.questions);
-  fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} % |", subject.kernel.name,
-             subject.pure ? threads : 1, static_cast<double>(m.cases) / m.wall, n / m.wall, n / m.cpu,
+  fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} % |", subject.kernel.name, threads,
+             static_cast<double>(m.cases) / m.wall, n / m.wall, n / m.cpu,
              100 * static_cast<double>(m.decided) / n);
   for (const double part : {s.build, s.call, s.oracle, s.bound}) fmt::print(" {:.0f} % |", percent(part));
   fmt::print(" {:.0f} % |\n", percent(s.all - s.build - s.call - s.oracle - s.bound));
@@ -150,11 +150,12 @@ int main_of_bench(int argc, char** argv) {
   app.add_option("--cases", cases, "cases of a registered kernel or a plug-in");
   app.add_option("--process-cases", processed, "cases of a process kernel");
   app.add_option("--hunt-cases", hunted, "cases of a hunt of every registered kernel, 0: none");
-  app.add_option("--threads", threads, "of registered kernels");
+  app.add_option("--threads", threads, "of registered kernels, workers of a door");
   app.add_option("--seed", seed, "of the inputs");
   CLI11_PARSE(app, argc, argv);
   keep_memory();
   set_worker_program(program);
+  doors.workers = threads;
   adopt_kernels(open_doors(doors));
   std::vector<Subject> subjects;
   for (const std::string& glob : kernels)
@@ -165,7 +166,7 @@ int main_of_bench(int argc, char** argv) {
     if (!subject.pure) subjects.push_back(std::move(subject));
   print_head();
   for (const Subject& subject : subjects)
-    for (const int n : subject.pure ? std::vector{1, threads} : std::vector{1})
+    for (const int n : {1, threads})
       print(subject, n,
             measure(subject, subject.kernel.source.starts_with("--process") ? processed : cases, n,
                     seed + 1000 * static_cast<std::uint64_t>(n)));

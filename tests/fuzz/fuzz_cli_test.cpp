@@ -46,6 +46,9 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--minimise --corpus " + (folder / "c").string() + " --junit x", "expected no --junit"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --junit /proc/attest/x.xml", "x.xml"},
       {"--minimise --corpus " + (folder / "c").string() + " --output x", "expected no --output"},
+      {"--minimise --corpus " + (folder / "c").string() + " --workers 2", "expected no --workers"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --workers 0", "--workers \"0\""},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --devices 0,0", "--devices \"0,0\""},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --shard 1/2", "expected --seed"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --seed 1 --shard 1/6", "one at least for each of 6"},
   };
@@ -104,6 +107,27 @@ TEST(FuzzCommand, ShardsAreJoinedByCauseAndOfAKilledOneItIsSaidWhatWasDone) {
       << R"({"begin":"k","key":"x","task":"ask","number":7})" << '\n';
   refused(path("1") + ' ' + path("2"),
           "0 cases of 0 kernels answered; begun and not answered: k case 7 at rank 0");
+}
+
+// A kernel that answers once a second process of it is asked too: of two threads there are two, where there is a GPU one.
+TEST(FuzzCommand, APlugInHasAsManyWorkersAsThreadsAndOneWhereThereIsAGpu) {
+  const std::filesystem::path program = std::getenv("ATTEST_PROGRAM");
+  const std::string plugin = (program.parent_path() / "plugins" / "neighbours.so").string();
+  const auto unanswered = [&](const std::string& devices, const std::string& arguments) {
+    const TemporaryFolder folder;
+    std::filesystem::create_directories(folder / "meeting");
+    setenv("CUDA_VISIBLE_DEVICES", devices.c_str(), 1);
+    setenv("ATTEST_MEETING", (folder / "meeting").c_str(), 1);
+    const std::string json = (folder / "x.json").string();
+    const ProgramRun run = run_attest(
+        folder, "fuzz --plugin " + plugin + ":meets_another --seed 1 --threads 2 --json " + json + arguments);
+    unsetenv("CUDA_VISIBLE_DEVICES"), unsetenv("ATTEST_MEETING");
+    EXPECT_EQ(run.exit_code, 3) << run.out << run.err;
+    return nlohmann::json::parse(text_of(json))["kernels"][0].value("unanswered", 0);
+  };
+  EXPECT_EQ(unanswered("", " --cases 12"), 0);
+  EXPECT_EQ(unanswered("5", " --time 1s"), 1);
+  EXPECT_EQ(unanswered("5", " --cases 12 --workers 2"), 0);
 }
 
 TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {

@@ -1,5 +1,6 @@
 #include "fuzz/hunt.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "gpu_checks/adapters/child.hpp"
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/forms/load_problem.hpp"
+#include "tests/tensor/temporary_folder.hpp"
 
 namespace attest {
 namespace {
@@ -77,7 +79,7 @@ DoorOptions hostile_process(const std::string& how) {
 HuntReport hunt_process(const std::string& how, double time_limit, const HuntOptions& options,
                         const std::vector<CorpusCase>& corpus = {}) {
   DoorOptions doors = hostile_process(how);
-  doors.seconds = time_limit;
+  doors.seconds = time_limit, doors.workers = options.workers;
   const auto fresh = [doors] { return open_doors(doors).at(0); };
   return hunt({fresh(), fresh, false, true}, corpus, options);
 }
@@ -115,6 +117,62 @@ TEST(Hunt, OfTheCorpusWhatFollowsAnAnswerThatIsNotThereAtTheEndIsNotAsked) {
   EXPECT_GT(whole.seconds, 1.2);
   EXPECT_EQ(whole.replayed, 5);
   EXPECT_EQ(whole.not_replayed + whole.unanswered, 0);
+}
+
+// With the kernel of that name of a plug-in of the tests.
+HuntReport hunt_plugin(const std::string& library, const std::string& kernel, const HuntOptions& options,
+                       const std::vector<CorpusCase>& corpus = {}) {
+  const std::filesystem::path program = std::getenv("ATTEST_PROGRAM");
+  set_worker_program(program);
+  DoorOptions doors;
+  doors.plugins = {(program.parent_path() / "plugins" / (library + ".so")).string() + ":" + kernel};
+  doors.workers = options.workers;
+  const auto fresh = [doors] { return open_doors(doors).at(0); };
+  return hunt({fresh(), fresh, false, true}, corpus, options);
+}
+HuntReport hunt_by_workers(const std::string& library, const std::string& kernel, int workers) {
+  HuntOptions options;
+  options.cases = 16, options.seed = 7, options.workers = workers, options.opening = false;
+  options.most_shrinking = 40;
+  return hunt_plugin(library, kernel, options);
+}
+
+TEST(Hunt, ASeedFindsTheSameOfAPlugInWhateverTheNumberOfItsWorkers) {
+  const HuntReport alone = hunt_by_workers("hostile", "drops_last_token", 1);
+  EXPECT_FALSE(alone.findings.empty());
+  EXPECT_EQ(in_text(alone), in_text(hunt_by_workers("hostile", "drops_last_token", 3)));
+}
+
+// Its failures depend on how many calls this worker had before.
+TEST(Hunt, WhatAKernelKeepsBetweenItsCallsIsTheSameAgainWithTheSameNumberOfWorkers) {
+  const auto failures = [](int workers) {
+    std::string text;
+    const HuntReport report = hunt_by_workers("neighbours", "fails_every_fifth_call", workers);
+    for (const auto& [question, tally] : report.questions)
+      text += fmt::format("{} {} {}, ", question_name(question), tally.asked, tally.failed);
+    return text;
+  };
+  const std::string once = failures(3);
+  EXPECT_EQ(once, failures(3));
+  EXPECT_NE(once, failures(1));
+}
+
+TEST(Hunt, WorkersAreAskedAtATime) {
+  const TemporaryFolder folder;
+  setenv("ATTEST_MEETING", (folder / "").c_str(), 1);
+  FuzzInput small;
+  small.shape = parse_case("linear variant=masked T=2 d=1 dv=1 H=1 B=1 seed=1");
+  const std::vector<CorpusCase> corpus(2, CorpusCase{small, "", "", "small.case"});
+  HuntOptions options;
+  options.cases = 1, options.seconds = 0.5;
+  const HuntReport alone = hunt_plugin("neighbours", "meets_another", options, corpus);
+  EXPECT_EQ(alone.unanswered, 1);
+  EXPECT_EQ(alone.replayed, 0);
+  options.seconds = 60, options.workers = 2;
+  const HuntReport two = hunt_plugin("neighbours", "meets_another", options, corpus);
+  unsetenv("ATTEST_MEETING");
+  EXPECT_EQ(two.unanswered, 0);
+  EXPECT_EQ(two.replayed, 2);
 }
 
 TEST(Hunt, AKernelThatBreaksIsOneCauseForEachWayInWhichItDoes) {

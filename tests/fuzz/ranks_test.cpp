@@ -129,6 +129,7 @@ TEST_F(MpiRun, BadInputIsOneLineOfOneRank) {
   for (const std::string arguments :
        {"--kernel no.such.kernel --cases 5", "--kernel cpu.linear.stream.fp32 --cases 0",
         "--kernel cpu.linear.stream.fp32 --cases 5 --threads 2",
+        "--kernel cpu.linear.stream.fp32 --cases 5 --workers 2",
         "--kernel cpu.linear.stream.fp32 --cases 5 --output /proc/attest",
         "--minimise --corpus fuzz/corpus"}) {
     const ProgramRun refused = run(3, arguments);
