@@ -309,10 +309,11 @@ class FuzzRun {
       for (const Finding& finding : r.findings) failures += 1 + finding.duplicates;
     }
     const std::string causes = found == 1 ? "1 cause" : fmt::format("{} causes", found);
-    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} failures of {}; seed {}{}{}{}\n",
+    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} failures of {}; seed {}{}{}{}{}\n",
                              reports_.size(), subjects_.size(), cases, failures, causes, identity_.seed,
                              arguments_.shard ? "; shard " + to_text(*arguments_.shard) : "",
                              ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
+                             workers() > 1 ? fmt::format("; {} workers", workers()) : "",
                              !interrupted ? ""
                              : journal_   ? "; interrupted, --resume goes on"
                                           : "; interrupted");
@@ -330,6 +331,10 @@ class FuzzRun {
     }
     if (journal_ && !interrupted) journal_->remove();
   }
+  // Of a plug-in or process, if there is one: how what it keeps between its calls came about.
+  Index workers() const {
+    return std::ranges::any_of(subjects_, &Subject::fresh_costs) ? all_workers(doors_) : 1;
+  }
   nlohmann::ordered_json in_json() const {
     nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
     for (const HuntReport& r : reports_) kernels.push_back(to_json(r));
@@ -339,6 +344,7 @@ class FuzzRun {
         {"seed", identity_.seed},
         {"objective", arguments_.objective == Objective::fail ? "fail" : "error"},
         {"ranks", ranks_.size()},
+        {"workers", workers()},
         {"interrupted", interrupted.load()},
         {"kernels", kernels},
         {"corpus", {{"cases", corpus_.cases.size()}, {"skipped", corpus_.skipped}, {"added", added_}}}};
