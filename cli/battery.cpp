@@ -1,6 +1,5 @@
 #include "cli/battery.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
+#include "cli/version.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "gpu_checks/mutants/kill_matrix_json.hpp"
 #include "reference/forms/certify.hpp"
@@ -76,8 +76,6 @@ nlohmann::json in_json(const std::vector<CaseRecord>& all, std::uint64_t seed, E
           {"kernels", kernels}};
 }
 
-std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -91,7 +89,7 @@ void write_records(const std::filesystem::path& folder, const Run& run,
   Records records{run, cases, {}, true};
   RecordWriter writer(folder / "records.jsonl", run);
   for (const CaseRecord& record : cases) writer.add(record);
-  records.end = writer.close(now());
+  records.end = writer.close(time_now());
   AtomicFile page(folder / "index.html");
   page.write(render_html(records, {.title = "attest check: the battery"}));
   page.commit();

@@ -1,7 +1,6 @@
 // attest check: kernels against the oracle, with records and a page.
 #include "gpu_checks/check.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <mpfr.h>
@@ -39,7 +38,7 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct CheckArguments {
   std::string kernel, op, output, json;
   std::vector<std::string> inputs, cases, shapes;
   std::optional<std::uint64_t> seed;
@@ -50,8 +49,6 @@ struct Arguments {
   std::optional<Shard> shard;
 };
 
-std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
 std::string one_of_the_operators() {
   std::string names;
   for (const Operator* op : all_operators())
@@ -60,7 +57,7 @@ std::string one_of_the_operators() {
 }
 
 // The kernels of each operator and variant, in their order.
-std::vector<std::vector<const Kernel*>> kernels_by_operator(const Arguments& arguments) {
+std::vector<std::vector<const Kernel*>> kernels_by_operator(const CheckArguments& arguments) {
   const auto found = find_kernels(arguments.kernel, arguments.op);
   if (found.empty())
     throw BadInput(
@@ -108,7 +105,7 @@ struct Plan {
   }
 };
 
-void add_file(const std::string& path, const Arguments& arguments, Plan& plan) {
+void add_file(const std::string& path, const CheckArguments& arguments, Plan& plan) {
   const SafetensorsFile file(path);
   const std::string checksum = file_checksum(path);
   for (const auto& kernels : kernels_by_operator(arguments)) {
@@ -159,7 +156,7 @@ void refuse_without_effect(const std::string& shape, const std::vector<std::stri
 }
 
 void add_shape(const std::string& shape, std::optional<std::uint64_t> seed, std::uint64_t fresh,
-               const Arguments& arguments, Plan& plan) {
+               const CheckArguments& arguments, Plan& plan) {
   Case drawn;
   const std::vector<std::string> keys = set_from_list(drawn, shape, "--shape");
   if (!drawn.drawn())
@@ -189,7 +186,7 @@ void add_shape(const std::string& shape, std::optional<std::uint64_t> seed, std:
   plan.seeds.insert(drawn.seed);
 }
 
-void add_case(const std::string& line, const Arguments& arguments, Plan& plan) {
+void add_case(const std::string& line, const CheckArguments& arguments, Plan& plan) {
   CheckSource source;
   source.input = parse_case(line);
   const Operator& op = operator_named(source.input.op, source.input.variant);
@@ -220,7 +217,7 @@ Run describe_run(std::optional<std::uint64_t> seed) {
   const BuildFacts& build = build_facts();
   run.commit = build.commit, run.compiler = build.compiler, run.flags = build.flags;
   run.libraries = {{"attest", build.version}, {"mpfr", mpfr_get_version()}, {"gmp", gmp_version}};
-  run.started = now();
+  run.started = time_now();
   return run;
 }
 
@@ -320,7 +317,7 @@ RunIdentity identity_of(const Plan& plan, std::uint64_t seed) {
 // case no more is kept in memory than what the terminal still has to say; the journal has the rest.
 class Outputs {
  public:
-  Outputs(const Arguments& arguments, const Plan& plan, std::uint64_t seed)
+  Outputs(const CheckArguments& arguments, const Plan& plan, std::uint64_t seed)
       : seeds_(plan.seeds), share_(arguments.shard, plan) {
     run_ = describe_run(plan.seed());
     const RunIdentity identity = identity_of(plan, seed);
@@ -385,7 +382,7 @@ class Outputs {
     print_line();
     summarise();
     if (writer_) {
-      counts_ = writer_->close(now());
+      counts_ = writer_->close(time_now());
       page_->write(render_html(for_page(), {.title = "attest check"}));
     }
     if (json_) json_->write(verdicts().dump(1) + "\n");
@@ -614,7 +611,7 @@ void fit_to_limits(Plan& plan) {
   plan.sources = std::move(fitted);
 }
 
-Plan plan_of(const Arguments& arguments, std::uint64_t fresh) {
+Plan plan_of(const CheckArguments& arguments, std::uint64_t fresh) {
   if (arguments.unit_keys && arguments.inputs.empty())
     throw BadInput("--unit-keys: has an effect on --input alone, expected --input FILE");
   if (arguments.whole && !arguments.cases.empty() && arguments.inputs.empty() && arguments.shapes.empty())
@@ -646,7 +643,7 @@ std::string largest_case(const Plan& plan) {
 }
 
 // --battery, --quick, --full, --check and --mutants; none: the value check on inputs of the user's choice.
-std::optional<int> run_battery_modes(const Arguments& arguments) {
+std::optional<int> run_battery_modes(const CheckArguments& arguments) {
   if (!arguments.battery && !arguments.quick && !arguments.full && !arguments.mutants &&
       arguments.check.empty())
     return std::nullopt;
@@ -676,7 +673,7 @@ void keep_memory_flat() {
   mallopt(M_TRIM_THRESHOLD, 16 << 20);
 }
 
-int run_check(const Arguments& arguments) {
+int run_check(const CheckArguments& arguments) {
   keep_memory_flat();
   if (arguments.resume && (arguments.output.empty() || arguments.mutants))
     throw BadInput(arguments.mutants
@@ -711,7 +708,7 @@ int run_check(const Arguments& arguments) {
 
 void add_check(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("check", "judge kernels against the oracle; writes records and a page");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CheckArguments>();
   const auto doors = add_door_options(*command);
   add_devices(*command, doors, "kernels");
   add_whole_number(command, "--workers", doors->workers, 1, 1024,

@@ -12,11 +12,11 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct CompareArguments {
   std::string before, after, json;
 };
 
-int compare(const Arguments& arguments) {
+int compare(const CompareArguments& arguments) {
   const auto earlier = records_at(arguments.before), later = records_at(arguments.after);
   refuse_same_file("--json", arguments.json, "BEFORE", earlier.string());
   refuse_same_file("--json", arguments.json, "AFTER", later.string());
@@ -34,7 +34,7 @@ int compare(const Arguments& arguments) {
 void add_compare(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("compare", "two runs, case by case: verdicts, accuracy, new and vanished cases");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompareArguments>();
   command
       ->add_option("BEFORE", arguments->before,
                    "records.jsonl of the earlier run, or the folder that holds it")

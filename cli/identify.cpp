@@ -16,7 +16,7 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct IdentifyArguments {
   std::string kernel, json;
   IdentifyRequest request;
   Index most = 5;
@@ -116,7 +116,7 @@ int exit_code_of(const Identification& found) {
   return found.likeness == Likeness::computes ? exit_passed : exit_undecided;
 }
 
-int run(const Arguments& arguments) {
+int run(const IdentifyArguments& arguments) {
   const auto kernels = find_kernels(arguments.kernel, "");
   if (kernels.empty()) throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel));
   nlohmann::json all = nlohmann::json::array();
@@ -141,7 +141,7 @@ int run(const Arguments& arguments) {
 void add_identify(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("identify", "which operator a kernel computes, or which usual fault of one");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<IdentifyArguments>();
   command->add_option("--kernel", arguments->kernel,
                       "glob of kernel names; all by default, behind a door its own");
   command->add_option(

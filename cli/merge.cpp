@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct MergeArguments {
   std::vector<std::string> shards;
   std::string output;
 };
@@ -119,7 +119,7 @@ int merge_hunts(const std::vector<fs::path>& paths, const std::string& output) {
   return causes > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
 }
 
-int merge(const Arguments& arguments) {
+int merge(const MergeArguments& arguments) {
   std::vector<fs::path> paths;
   for (const std::string& path : arguments.shards) {
     paths.push_back(results_at(path));
@@ -147,7 +147,7 @@ int merge(const Arguments& arguments) {
 void add_merge(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("merge", "the shards of one run joined, as the run would have left them whole");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<MergeArguments>();
   command
       ->add_option(
           "SHARDS", arguments->shards,

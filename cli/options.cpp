@@ -101,7 +101,7 @@ void refuse_same_file(const std::string& option, const std::string& path, const 
 
 void set_invocation(int argc, const char* const* argv) {
   if (argc < 1) return;
-  program_text = command_text = shell_word(argv[0]);
+  program_text = command_text = shell_word(std::string(argv[0]));
   argument_list.assign(argv + 1, argv + argc);
   for (const std::string& word : argument_list) command_text += ' ' + shell_word(word);
 }

@@ -18,7 +18,7 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct ProveArguments {
   std::vector<std::string> globs{"*"};
   Index trials = 2;
   int threads = 0;
@@ -120,7 +120,7 @@ std::vector<const Claim*> of_shard(const std::vector<const Claim*>& all, std::op
   return own;
 }
 
-int prove(Arguments arguments) {
+int prove(ProveArguments arguments) {
   const auto all = chosen(arguments.globs);
   if (arguments.list && arguments.shard)
     throw BadInput("--shard: a list is not split, expected no --list beside it");
@@ -165,7 +165,7 @@ int prove(Arguments arguments) {
 void add_prove(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "prove", "decide the published claims and the laws of every operator, by exact computation");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProveArguments>();
   command->add_option("--claim", arguments->globs, "glob over claim ids (repeatable), all by default")
       ->capture_default_str();
   add_whole_number(command, "--trials", arguments->trials, 2, 10000,

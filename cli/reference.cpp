@@ -23,7 +23,7 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct ReferenceArguments {
   std::string op, variant = "masked", input, output, form = "fastest", algebra, precision = "adaptive", rows,
                   json;
   std::vector<std::string> options;
@@ -38,7 +38,7 @@ std::optional<Index> whole_number(std::string_view text) {
   return std::stoll(std::string(text));
 }
 
-std::optional<int> algebra_of(const Arguments& arguments, const Declaration& declaration) {
+std::optional<int> algebra_of(const ReferenceArguments& arguments, const Declaration& declaration) {
   if (arguments.algebra.empty()) return std::nullopt;
   const auto& names = declaration.algebras;
   const auto found = std::find(names.begin(), names.end(), arguments.algebra);
@@ -48,7 +48,8 @@ std::optional<int> algebra_of(const Arguments& arguments, const Declaration& dec
   return static_cast<int>(found - names.begin());
 }
 
-Evaluation evaluation_of(const Arguments& arguments, const Declaration& declaration, const Problem& problem) {
+Evaluation evaluation_of(const ReferenceArguments& arguments, const Declaration& declaration,
+                         const Problem& problem) {
   const std::optional<int> algebra = algebra_of(arguments, declaration);
   Evaluation how;
   if (arguments.form == "fastest") {
@@ -64,7 +65,8 @@ Evaluation evaluation_of(const Arguments& arguments, const Declaration& declarat
   return how;
 }
 
-OracleRequest request_of(const Arguments& arguments, const Declaration& declaration, const Problem& problem) {
+OracleRequest request_of(const ReferenceArguments& arguments, const Declaration& declaration,
+                         const Problem& problem) {
   OracleRequest request;
   request.how = evaluation_of(arguments, declaration, problem);
   request.threads = arguments.threads;
@@ -97,7 +99,7 @@ OracleRequest request_of(const Arguments& arguments, const Declaration& declarat
   return request;
 }
 
-std::map<std::string, std::string> metadata_of(const Arguments& arguments, const Problem& problem,
+std::map<std::string, std::string> metadata_of(const ReferenceArguments& arguments, const Problem& problem,
                                                const OracleResult& result) {
   std::map<std::string, std::string> metadata{{"program", "attest " ATTEST_VERSION},
                                               {"operator", arguments.op},
@@ -157,8 +159,8 @@ nlohmann::json json_of(const OracleResult& result, const std::map<std::string, s
 }
 
 // What was computed, for eyes: shapes that were read another way than they were meant show here.
-void print_summary(const Arguments& arguments, const Declaration& declaration, const Problem& problem,
-                   const OracleResult& result) {
+void print_summary(const ReferenceArguments& arguments, const Declaration& declaration,
+                   const Problem& problem, const OracleResult& result) {
   const bool decay_field = declaration.decay && problem.field("decay") != nullptr;
   std::string options = to_text(problem.options);
   if (decay_field) options += std::string(options.empty() ? "" : " ") + "decay per head from the file";
@@ -217,7 +219,7 @@ OracleResult evaluate(const Operator& op, const Problem& problem, const OracleRe
       form_name(request.how->form)));
 }
 
-void write_reference(const Arguments& arguments) {
+void write_reference(const ReferenceArguments& arguments) {
   const Operator& op = operator_named(arguments.op, arguments.variant);
   const Declaration& declaration = op.declaration();
   const Options options = parse_options(declaration, arguments.options);
@@ -255,7 +257,7 @@ void write_reference(const Arguments& arguments) {
 
 void add_reference(CLI::App& app, int&) {
   auto* command = app.add_subcommand("reference", "the oracle: an operator's values with a certified radius");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReferenceArguments>();
   command->add_option("OPERATOR", arguments->op, "of attest list")->required();
   add_path(command, "--input", arguments->input,
            "safetensors: q, k, v [B,T,H,D] (or [T,D]), g or alpha, beta, level_scales, decay, cu_seqlens, "

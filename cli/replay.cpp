@@ -16,12 +16,12 @@
 namespace attest {
 namespace {
 
-struct Arguments {
+struct ReplayArguments {
   std::string kernel;
   std::vector<std::string> files;
 };
 
-int run_replay(const Arguments& arguments, const DoorOptions& doors) {
+int run_replay(const ReplayArguments& arguments, const DoorOptions& doors) {
   std::map<Verdict, Index> counts;
   for (const std::string& file : arguments.files) {
     const CorpusCase one = read_corpus_case(file);
@@ -61,7 +61,7 @@ int run_replay(const Arguments& arguments, const DoorOptions& doors) {
 void add_replay(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("replay", "ask kernels about cases of the corpus (attest fuzz --corpus)");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReplayArguments>();
   const auto doors = add_door_options(*command);
   command->add_option("FILE", arguments->files, "files that attest fuzz has written; - for standard input")
       ->required();

@@ -39,14 +39,14 @@ constexpr Rendering renderings[] = {
      [](const MergedRecords& m) { return render_sarif(m); }},
 };
 
-struct Arguments {
+struct ReportArguments {
   std::vector<std::string> records;
   std::string output;
   bool chosen[std::size(renderings)] = {};
 };
 
 // The form asked for, or that of the end of the file's name.
-const Rendering& rendering_of(const Arguments& arguments) {
+const Rendering& rendering_of(const ReportArguments& arguments) {
   std::string endings;
   for (std::size_t i = 0; i < std::size(renderings); ++i)
     if (arguments.chosen[i]) return renderings[i];
@@ -73,7 +73,7 @@ std::filesystem::path hunt_at(const std::filesystem::path& path) {
 
 // Written at once, after `text` has had its say.
 template <class Text>
-void write_report(const Arguments& arguments, const std::vector<std::filesystem::path>& sources,
+void write_report(const ReportArguments& arguments, const std::vector<std::filesystem::path>& sources,
                   Text&& text) {
   std::optional<AtomicFile> file;
   if (!arguments.output.empty()) {
@@ -88,7 +88,8 @@ void write_report(const Arguments& arguments, const std::vector<std::filesystem:
     std::cout << whole;
 }
 
-void report_hunt(const Arguments& arguments, const Rendering& rendering, const std::filesystem::path& hunt) {
+void report_hunt(const ReportArguments& arguments, const Rendering& rendering,
+                 const std::filesystem::path& hunt) {
   if (arguments.records.size() > 1)
     throw BadInput(
         in_quotes(hunt.native()) +
@@ -100,7 +101,7 @@ void report_hunt(const Arguments& arguments, const Rendering& rendering, const s
   write_report(arguments, {hunt}, [&] { return rendering.render_hunt(read_hunts(hunt)); });
 }
 
-void report(const Arguments& arguments) {
+void report(const ReportArguments& arguments) {
   const Rendering& rendering = rendering_of(arguments);
   for (const std::string& path : arguments.records)
     if (const auto hunt = hunt_at(path); !hunt.empty()) return report_hunt(arguments, rendering, hunt);
@@ -117,7 +118,7 @@ void report(const Arguments& arguments) {
 
 void add_report(CLI::App& app, int&) {
   auto* command = app.add_subcommand("report", "records as a page, Markdown, JUnit, CSV or SARIF");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReportArguments>();
   command
       ->add_option("RECORDS", arguments->records,
                    "files records.jsonl of attest check, or the folders that its --output made; several are "

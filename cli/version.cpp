@@ -1,5 +1,7 @@
 #include "cli/version.hpp"
 
+#include <fmt/chrono.h>
+
 namespace attest {
 
 const BuildFacts& build_facts() {
@@ -10,5 +12,7 @@ const BuildFacts& build_facts() {
 std::string program_version() {
   return std::string(build_facts().version) + " (" + build_facts().commit + ")";
 }
+
+std::string time_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 }  // namespace attest

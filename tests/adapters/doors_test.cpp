@@ -16,6 +16,7 @@
 
 #include "gpu_checks/adapters/sha256.hpp"
 #include "reports/record_file.hpp"
+#include "tests/adapters/plugin_path.hpp"
 #include "tests/cli/program.hpp"
 
 namespace attest {
@@ -27,10 +28,6 @@ using testing::StartsWith;
 
 const std::string shape = " --seed 1 --shape T=12,d=4,dv=4 --whole ";
 
-std::string plugin(const std::string& name) {
-  return (std::filesystem::path(std::getenv("ATTEST_PROGRAM")).parent_path() / "plugins" / (name + ".so"))
-      .string();
-}
 std::string python(const std::string& how) { return "python3 tests/adapters/plugins/hostile.py " + how; }
 
 // What every kernel of a run was called.

@@ -7,17 +7,13 @@
 #include <fstream>
 
 #include "gpu_checks/adapters/sha256.hpp"
+#include "tests/adapters/plugin_path.hpp"
 #include "tests/cli/program.hpp"
 
 namespace attest {
 namespace {
 
 using testing::HasSubstr;
-
-std::string plugin(const std::string& name) {
-  return (std::filesystem::path(std::getenv("ATTEST_PROGRAM")).parent_path() / "plugins" / (name + ".so"))
-      .string();
-}
 
 // The first Python that has NumPy: Debian's own may not be the first one found.
 std::string python_with_numpy() {

@@ -102,7 +102,7 @@ TEST_F(Shards, OfTheLedgerAndOfTheKillMatrixJoinedAreTheBytesOfTheWholeRun) {
   EXPECT_EQ(text_of(folder / "matrix.md"), text_of(folder / "matrix/kill_matrix.md"));
 }
 
-constexpr const char* small = "check --kernel 'cpu.linear.chunk16.*' --shape T=8,d=2,dv=2 --seed 1";
+constexpr const char* small_check = "check --kernel 'cpu.linear.chunk16.*' --shape T=8,d=2,dv=2 --seed 1";
 
 TEST_F(Shards, ShareNoEvaluationOfTheOracle) {
   split("check --kernel 'cpu.linear.*' --shape T=8,d=2,dv=2 --seed 1", 2, "part", " --output ");
@@ -138,7 +138,7 @@ TEST_F(Shards, MoreThanThereAreCasesAreEmptyAndSaySo) {
 
 TEST_F(Shards, AreRefusedInOneLineWhereTheyAreNoParts) {
   for (const char* shard : {"0/3", "4/3", "1/0", "1", "a/b", "1/3x", "-1/3", "1/1000001", "''"})
-    EXPECT_THAT(run(std::string(small) + " --shard " + shard).err, HasSubstr("expected I/N")) << shard;
+    EXPECT_THAT(run(std::string(small_check) + " --shard " + shard).err, HasSubstr("expected I/N")) << shard;
   for (const char* command : {"check --shape T=4,d=2,dv=2", "check --battery", "check --mutants", "prove"}) {
     const ProgramRun refused = run(std::string(command) + " --shard 1/2");
     EXPECT_EQ(refused.exit_code, 2) << command;
@@ -177,11 +177,11 @@ TEST_F(Joining, RefusesOverlapsGapsAndPartsOfOtherRuns) {
     run(arguments + " --output " + path(name));
     return path(name);
   };
-  refused(one + ' ' + whole("unsplit", small),
+  refused(one + ' ' + whole("unsplit", small_check),
           "is of a whole run, expected one that was made with --shard I/N");
   const std::string base = "check --kernel 'cpu.linear.chunk16.*' --shape T=8,d=2,dv=2";
   refused(one + ' ' + whole("seed", base + " --seed 2 --shard 2/2"), "--seed 2, but");
-  refused(one + ' ' + whole("thirds", std::string(small) + " --shard 2/3"), "number of shards 3, but");
+  refused(one + ' ' + whole("thirds", std::string(small_check) + " --shard 2/3"), "number of shards 3, but");
   refused(one + ' ' + whole("command", base + " --whole --seed 1 --shard 2/2"), "command");
   refused(one + ' ' + changed("\"version\":\"[^\"]*\"", "\"version\":\"0.0 (abc)\""),
           "version 0.0 (abc), but");
@@ -213,9 +213,10 @@ TEST_F(Joining, OfAJobArrayOfSlurmIsTheWholeRun) {
   const std::string script = fs::absolute("reports/ci/slurm_array.sh").string(),
                     program = fs::absolute(std::getenv("ATTEST_PROGRAM")).string();
   for (const char* task : {"1", "2"}) {
-    const std::string line =
-        "cd '" + folder.path().string() + "' && ATTEST='" + program + "' SLURM_ARRAY_TASK_ID=" + task +
-        " SLURM_ARRAY_TASK_COUNT=2 SLURM_CPUS_PER_TASK=1 bash '" + script + "' " + small + " >/dev/null";
+    const std::string line = "cd '" + folder.path().string() + "' && ATTEST='" + program +
+                             "' SLURM_ARRAY_TASK_ID=" + task +
+                             " SLURM_ARRAY_TASK_COUNT=2 SLURM_CPUS_PER_TASK=1 bash '" + script + "' " +
+                             small_check + " >/dev/null";
     ASSERT_EQ(std::system(line.c_str()), 0) << line;
   }
   EXPECT_EQ(

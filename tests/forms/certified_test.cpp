@@ -56,13 +56,13 @@ double draw(Random& random, Recipe recipe) {
   return 0;
 }
 
-struct Problem {
+struct SumProblem {
   Index tokens, key_dim, value_dim;
   std::vector<double> q, k, v, gate_high, gate_low, level_scales;
   double decay = 1, scale = 1;
   Index levels = 0;
 
-  Problem(Index n, Index d, Index dv, Recipe recipe, std::uint64_t seed)
+  SumProblem(Index n, Index d, Index dv, Recipe recipe, std::uint64_t seed)
       : tokens(n), key_dim(d), value_dim(dv) {
     Random random{seed};
     const auto fill = [&](std::vector<double>& x, Index size) {
@@ -75,9 +75,9 @@ struct Problem {
         if (random.below(4)) k[i] = -k[i - static_cast<std::size_t>(d)] * (1 + 0x1p-52 * random.below(2));
   }
 
-  Problem& with_decay(double value) { return decay = value, *this; }
-  Problem& with_scale(double value) { return scale = value, *this; }
-  Problem& with_gates(std::uint64_t seed) {
+  SumProblem& with_decay(double value) { return decay = value, *this; }
+  SumProblem& with_scale(double value) { return scale = value, *this; }
+  SumProblem& with_gates(std::uint64_t seed) {
     Random random{seed};
     for (Index t = 0; t < tokens; ++t) {
       const Index kind = random.below(8);
@@ -90,7 +90,7 @@ struct Problem {
     }
     return *this;
   }
-  Problem& with_levels(Recipe recipe, std::uint64_t seed) {
+  SumProblem& with_levels(Recipe recipe, std::uint64_t seed) {
     Random random{seed};
     levels = std::bit_width(static_cast<std::uint64_t>(tokens)) + 1;
     for (Index i = 0; i < tokens * levels; ++i) level_scales.push_back(draw(random, recipe));
@@ -118,7 +118,7 @@ struct Exact {
   Rational decay, scale;
   std::vector<Rational> powers;  // of the decay
 
-  Exact(const Problem& p, bool absolute) : n(p.tokens), d(p.key_dim), dv(p.value_dim) {
+  Exact(const SumProblem& p, bool absolute) : n(p.tokens), d(p.key_dim), dv(p.value_dim) {
     const auto value = [&](double x) { return Rational(absolute ? std::fabs(x) : x); };
     const auto at = [&](const std::vector<double>& x, Index i) {
       return value(x[static_cast<std::size_t>(i)]);
@@ -197,20 +197,20 @@ struct Exact {
   }
 };
 
-struct Operator {
+struct SumForm {
   const char* name;
   CertifiedRows (*certified)(const CertifiedInput&, const CertifiedOptions&);
   RationalMatrix (*exact)(const Exact&);
 };
 
-const Operator kHigherOrder[] = {
+const SumForm kHigherOrder[] = {
     {"hla2", certified_hla2, [](const Exact& e) { return e.hla2(true); }},
     {"ahla", certified_ahla, [](const Exact& e) { return e.ahla(); }},
     {"hla3", certified_hla3, [](const Exact& e) { return e.hla3(true); }},
     {"hla2 unmasked", certified_hla2_unmasked, [](const Exact& e) { return e.hla2(false); }},
     {"hla3 unmasked", certified_hla3_unmasked, [](const Exact& e) { return e.hla3(false); }},
 };
-const Operator kLinear{"linear", certified_linear, [](const Exact& e) { return e.linear(); }};
+const SumForm kLinear{"linear", certified_linear, [](const Exact& e) { return e.linear(); }};
 
 // Empty when every certificate holds, else the first that does not.
 std::string broken_certificate(const CertifiedRows& rows, const RationalMatrix& exact,
@@ -253,7 +253,7 @@ double any_decay(std::uint64_t seed) {
   return random.below(3) ? kDecays[random.below(5)] : random.unit();
 }
 
-void check_everywhere(const Operator& op, const Problem& problem) {
+void check_everywhere(const SumForm& op, const SumProblem& problem) {
   const RationalMatrix exact = op.exact(Exact(problem, false)), mass = op.exact(Exact(problem, true));
   for (const CertifiedKernels* kernels : all_kernels()) {
     CertifiedOptions options;
@@ -266,13 +266,13 @@ void check_everywhere(const Operator& op, const Problem& problem) {
 RC_GTEST_PROP(Certified, EnclosesTheExactHigherOrderValueOnEveryRecipe, ()) {
   const Shape s = any_shape(14);
   const double decay = any_decay(s.seed);
-  for (const Operator& op : kHigherOrder)
-    check_everywhere(op, Problem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed).with_decay(decay));
+  for (const SumForm& op : kHigherOrder)
+    check_everywhere(op, SumProblem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed).with_decay(decay));
 }
 
 RC_GTEST_PROP(Certified, EnclosesTheExactLinearValueWithDecayGatesAndLevels, ()) {
   const Shape s = any_shape(40);
-  Problem problem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed);
+  SumProblem problem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed);
   const int kind = *rc::gen::inRange(0, 4);
   if (kind == 1) problem.with_decay(any_decay(s.seed));
   if (kind >= 2) problem.with_gates(s.seed + 1);
@@ -283,14 +283,14 @@ RC_GTEST_PROP(Certified, EnclosesTheExactLinearValueWithDecayGatesAndLevels, ())
 RC_GTEST_PROP(Certified, EnclosesTheScaledValue, ()) {
   const Shape s = any_shape(10);
   const double scale = draw(*std::make_unique<Random>(Random{s.seed}), s.recipe);
-  for (const Operator& op : kHigherOrder)
-    check_everywhere(op, Problem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed).with_scale(scale));
+  for (const SumForm& op : kHigherOrder)
+    check_everywhere(op, SumProblem(s.tokens, s.key_dim, s.value_dim, s.recipe, s.seed).with_scale(scale));
 }
 
 TEST(Certified, EnclosesTheExactValueAcrossTileBorders) {
   for (const Index tokens : {63, 64, 65, 130})
-    for (const Operator& op : {kLinear, kHigherOrder[0], kHigherOrder[1]}) {
-      const Problem problem = Problem(tokens, 3, 2, Recipe::full, 7).with_decay(0.875);
+    for (const SumForm& op : {kLinear, kHigherOrder[0], kHigherOrder[1]}) {
+      const SumProblem problem = SumProblem(tokens, 3, 2, Recipe::full, 7).with_decay(0.875);
       const RationalMatrix exact = op.exact(Exact(problem, false)), mass = op.exact(Exact(problem, true));
       for (const CertifiedKernels* kernels : all_kernels()) {
         CertifiedOptions options;
@@ -302,7 +302,7 @@ TEST(Certified, EnclosesTheExactValueAcrossTileBorders) {
 }
 
 TEST(Certified, ADegradedCertificateIsCaught) {
-  const Problem problem = Problem(40, 4, 3, Recipe::full, 11);
+  const SumProblem problem = SumProblem(40, 4, 3, Recipe::full, 11);
   const RationalMatrix exact = Exact(problem, false).hla2(true), mass = Exact(problem, true).hla2(true);
   const CertifiedRows rows = certified_hla2(problem.input());
   ASSERT_EQ(broken_certificate(rows, exact, mass), "");
@@ -319,7 +319,7 @@ TEST(Certified, ADegradedCertificateIsCaught) {
   for (double& magnitude : too_small.magnitude) magnitude *= 1 - 0x1p-32;
   EXPECT_NE(broken_certificate(too_small, exact, mass), "");
 
-  Problem other = problem;
+  SumProblem other = problem;
   other.k[0] = std::nextafter(other.k[0], 2);
   EXPECT_NE(broken_certificate(certified_hla2(other.input()), exact, mass), "");
 }
@@ -332,27 +332,27 @@ void multiply_without_low(const ConstTile& left, const ConstTile& right, const T
 }
 
 TEST(Certified, KernelsThatDropALowWordAreCaught) {
-  const Problem problem(20, 4, 3, Recipe::full, 11);
+  const SumProblem problem(20, 4, 3, Recipe::full, 11);
   CertifiedKernels broken = *certified_kernels()[0];
   broken.multiply = multiply_without_low;
   CertifiedOptions options;
   options.kernels = &broken;
-  for (const Operator& op : kHigherOrder) {
+  for (const SumForm& op : kHigherOrder) {
     const RationalMatrix exact = op.exact(Exact(problem, false)), mass = op.exact(Exact(problem, true));
     EXPECT_NE(broken_certificate(op.certified(problem.input(), options), exact, mass), "") << op.name;
   }
 }
 
 TEST(Certified, AGateKnownTooPoorlyIsNotCertified) {
-  const Problem problem = Problem(10, 2, 2, Recipe::full, 37).with_gates(1);
+  const SumProblem problem = SumProblem(10, 2, 2, Recipe::full, 37).with_gates(1);
   CertifiedInput input = problem.input();
   input.weights.gate_error = 0.1;
   for (const double radius : certified_linear(input).radius) EXPECT_TRUE(std::isinf(radius));
 }
 
 TEST(Certified, MagnitudeIsTheSumOfAbsoluteTermsToAPartIn2To32) {
-  const Problem problem = Problem(50, 4, 3, Recipe::fp32, 3).with_decay(0.75);
-  for (const Operator& op : kHigherOrder) {
+  const SumProblem problem = SumProblem(50, 4, 3, Recipe::fp32, 3).with_decay(0.75);
+  for (const SumForm& op : kHigherOrder) {
     const RationalMatrix mass = op.exact(Exact(problem, true));
     const CertifiedRows rows = op.certified(problem.input(), {});
     for (std::size_t i = 0; i < rows.magnitude.size(); ++i) {
@@ -363,8 +363,8 @@ TEST(Certified, MagnitudeIsTheSumOfAbsoluteTermsToAPartIn2To32) {
 }
 
 TEST(Certified, RadiusIsBelowAPartIn2To60OfTheMagnitudeForOrdinaryInputs) {
-  const Problem problem(1024, 64, 64, Recipe::fp32, 5);
-  for (const Operator& op : {kHigherOrder[0], kHigherOrder[1], kHigherOrder[2]}) {
+  const SumProblem problem(1024, 64, 64, Recipe::fp32, 5);
+  for (const SumForm& op : {kHigherOrder[0], kHigherOrder[1], kHigherOrder[2]}) {
     CertifiedOptions options;
     options.first_row = 992;
     const CertifiedRows rows = op.certified(problem.input(), options);
@@ -375,9 +375,9 @@ TEST(Certified, RadiusIsBelowAPartIn2To60OfTheMagnitudeForOrdinaryInputs) {
 }
 
 TEST(Certified, RowsAndThreadsChangeNoBit) {
-  const Problem plain(150, 5, 4, Recipe::full, 13);
-  const Problem gated = Problem(150, 5, 4, Recipe::full, 13).with_gates(4).with_levels(Recipe::full, 5);
-  const auto same_rows = [](const Operator& op, const Problem& problem) {
+  const SumProblem plain(150, 5, 4, Recipe::full, 13);
+  const SumProblem gated = SumProblem(150, 5, 4, Recipe::full, 13).with_gates(4).with_levels(Recipe::full, 5);
+  const auto same_rows = [](const SumForm& op, const SumProblem& problem) {
     const CertifiedRows all = op.certified(problem.input(), {});
     for (const Index first : {0, 1, 37, 64, 149, 150}) {
       CertifiedOptions options;
@@ -392,18 +392,18 @@ TEST(Certified, RowsAndThreadsChangeNoBit) {
           << op.name << first;
     }
   };
-  for (const Operator& op : kHigherOrder) same_rows(op, plain);
+  for (const SumForm& op : kHigherOrder) same_rows(op, plain);
   same_rows(kLinear, gated);
 }
 
 TEST(Certified, AnOverflowIsNeverCertified) {
-  Problem problem(20, 3, 2, Recipe::full, 17);
+  SumProblem problem(20, 3, 2, Recipe::full, 17);
   for (double& x : problem.q) x *= 0x1p1000;
   problem.k[0] = 0x1p900;
   for (const CertifiedKernels* kernels : all_kernels()) {
     CertifiedOptions options;
     options.kernels = kernels;
-    for (const Operator& op : kHigherOrder)
+    for (const SumForm& op : kHigherOrder)
       for (const double radius : op.certified(problem.input(), options).radius)
         EXPECT_TRUE(std::isinf(radius));
   }
@@ -412,14 +412,14 @@ TEST(Certified, AnOverflowIsNeverCertified) {
 TEST(Certified, ANonFiniteTokenLeavesEveryEarlierRowUntouched) {
   for (const double poison : {std::nan(""), std::numeric_limits<double>::infinity()})
     for (const Index at : {0, 5, 33, 63, 64, 99}) {
-      const Problem clean(100, 4, 3, Recipe::fp32, 19);
-      Problem spoiled = clean;
+      const SumProblem clean(100, 4, 3, Recipe::fp32, 19);
+      SumProblem spoiled = clean;
       for (Index c = 0; c < 4; ++c) {
         spoiled.q[static_cast<std::size_t>(at * 4 + c)] = poison;
         spoiled.k[static_cast<std::size_t>(at * 4 + c)] = poison;
       }
       for (Index c = 0; c < 3; ++c) spoiled.v[static_cast<std::size_t>(at * 3 + c)] = poison;
-      for (const Operator& op : kHigherOrder) {
+      for (const SumForm& op : kHigherOrder) {
         const CertifiedRows a = op.certified(clean.input(), {}), b = op.certified(spoiled.input(), {});
         for (std::size_t i = 0; i < a.high.size(); ++i) {
           if (static_cast<Index>(i) / 3 < at) {
@@ -434,9 +434,9 @@ TEST(Certified, ANonFiniteTokenLeavesEveryEarlierRowUntouched) {
 }
 
 TEST(Certified, TheErrorOfAGateIsInTheRadius) {
-  Problem problem = Problem(30, 3, 2, Recipe::full, 23);
+  SumProblem problem = SumProblem(30, 3, 2, Recipe::full, 23);
   for (Index t = 0; t < problem.tokens; ++t) problem.gate_high.push_back(0.75), problem.gate_low.push_back(0);
-  Problem nearby = problem;
+  SumProblem nearby = problem;
   for (double& gate : nearby.gate_high) gate = 0.75 * (1 + 0x1p-50);
   const RationalMatrix exact = Exact(nearby, false).linear(), mass = Exact(nearby, true).linear();
   CertifiedInput input = problem.input();
@@ -447,12 +447,12 @@ TEST(Certified, TheErrorOfAGateIsInTheRadius) {
 
 TEST(Certified, TheErrorOfADecayAndOfTheScaleIsInTheRadius) {
   const auto problem = [](double decay, double scale) {
-    return Problem(20, 3, 2, Recipe::full, 29).with_decay(decay).with_scale(scale);
+    return SumProblem(20, 3, 2, Recipe::full, 29).with_decay(decay).with_scale(scale);
   };
-  for (const Operator& op : kHigherOrder)
+  for (const SumForm& op : kHigherOrder)
     for (const bool of_decay : {true, false}) {
-      const Problem given = problem(0.75, 0.5);
-      const Problem nearby =
+      const SumProblem given = problem(0.75, 0.5);
+      const SumProblem nearby =
           of_decay ? problem(0.75 * (1 + 0x1p-50), 0.5) : problem(0.75, 0.5 * (1 - 0x1p-50));
       const RationalMatrix exact = op.exact(Exact(nearby, false)), mass = op.exact(Exact(nearby, true));
       CertifiedInput input = given.input();
@@ -469,7 +469,7 @@ TEST(Certified, EmptyInputsGiveEmptyOutputs) {
 }
 
 TEST(Certified, RefusesWhatItCannotCertify) {
-  const Problem problem = Problem(9, 2, 2, Recipe::full, 31);
+  const SumProblem problem = SumProblem(9, 2, 2, Recipe::full, 31);
   const auto refused = [&](auto change) {
     CertifiedInput input = problem.input();
     CertifiedOptions options;

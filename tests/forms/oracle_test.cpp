@@ -13,7 +13,7 @@ namespace attest {
 namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN(),
-                 infinity = std::numeric_limits<double>::infinity();
+                 infinite = std::numeric_limits<double>::infinity();
 
 Rational distance(const Rational& exact, double value, double low) {
   return abs(Rational(exact - rational_from(value) - rational_from(low)));
@@ -54,7 +54,7 @@ TEST_P(OracleOf, IsWithinItsRadiusOfTheExactValueInEveryForm) {
 
 TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
   const Tensors clean = sample_fields(declaration(), {.tokens = 6}, 23);
-  for (const double bad : {nan_value, infinity, -infinity}) {
+  for (const double bad : {nan_value, infinite, -infinite}) {
     Tensors fields = clean;
     fields["v"].data[(3 * 2 + 1) * 3 + 2] = bad;  // token 3, head 1, column 2
     const Options options = sample_options(declaration());
@@ -67,7 +67,7 @@ TEST_P(OracleOf, KeepsItsValuesWhenOthersAreNaN) {
       const bool reached = i / 6 >= 3 && i % 6 == 5;
       EXPECT_EQ(std::isnan(o.value[i]), reached) << i;
       if (reached) {
-        EXPECT_EQ(o.radius[i], infinity);
+        EXPECT_EQ(o.radius[i], infinite);
       } else {
         EXPECT_EQ(o.value[i], before.value[i]);
       }
@@ -124,7 +124,7 @@ TEST_P(OracleOf, AgreesWithTheDoubleDoubleSumsWithinBothRadii) {
     if (declaration().gates) {
       fields.erase("alpha");
       fields["g"] = Tensor{{1, 9, 2}, std::vector<double>(18, -0.3)};
-      fields["g"].data[7] = -infinity;
+      fields["g"].data[7] = -infinite;
     }
     const Problem problem = make_problem(fields, declaration(), options, "sample");
     const OracleResult quick = evaluate_oracle(op(), problem, {.rows = {{0, 9}}, .double_double = true}),
@@ -165,7 +165,7 @@ TEST(Oracle, GivesNoValueWhereTheDenominatorIsExactlyZero) {
   for (const bool exact : {true, false}) {
     const OracleTensor o = evaluate_oracle(op, problem, {.exact = exact}).tensors.at("o");
     EXPECT_TRUE(std::isnan(o.value[0]));
-    EXPECT_EQ(o.radius[0], infinity);
+    EXPECT_EQ(o.radius[0], infinite);
     EXPECT_EQ(o.value[1], 4);
     EXPECT_EQ(o.radius[1], 0);
   }
@@ -189,7 +189,7 @@ TEST(Oracle, TakesALogGateOfMinusInfinityAsZero) {
   Tensors fields{{"q", {{2, 1}, {1, 1}}},
                  {"k", {{2, 1}, {1, 1}}},
                  {"v", {{2, 1}, {3, 5}}},
-                 {"g", {{2}, {0, -infinity}}}};
+                 {"g", {{2}, {0, -infinite}}}};
   const OracleTensor o =
       evaluate_oracle(op, make_problem(fields, op.declaration(), {}, "sample"), {}).tensors.at("o");
   EXPECT_EQ(o.value, (std::vector<double>{3, 5}));

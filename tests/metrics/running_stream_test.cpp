@@ -11,12 +11,12 @@ namespace {
 
 using namespace testing_errors;
 
-struct Subject {
+struct StreamSubject {
   const char *name, *variant;
   int algebra = 0;
 };
 
-std::ostream& operator<<(std::ostream& out, const Subject& s) {
+std::ostream& operator<<(std::ostream& out, const StreamSubject& s) {
   return out << s.name << ' ' << s.variant << ' ' << s.algebra;
 }
 
@@ -33,7 +33,7 @@ Head<double> dense_head(const Declaration& d, const Contract& contract, bool ini
 }
 
 // With arrays for every stream, or for none.
-ErrorModel bound(const Subject& s, const Head<double>& head, const Contract& contract,
+ErrorModel bound(const StreamSubject& s, const Head<double>& head, const Contract& contract,
                  const Normaliser& around, bool arrays) {
   set_stream_work(arrays ? 0 : INFINITY);
   const ErrorModel model =
@@ -52,7 +52,7 @@ std::pair<double, double> ratios(const ErrorModel& a, const ErrorModel& b) {
   return result;
 }
 
-class RunningStream : public testing::TestWithParam<Subject> {};
+class RunningStream : public testing::TestWithParam<StreamSubject> {};
 
 TEST_P(RunningStream, EqualsTheErrorEntryByEntry) {
   const Declaration& d = find_operator(GetParam().name, GetParam().variant)->declaration();
@@ -97,10 +97,11 @@ TEST_P(RunningStream, IsUndecidedWhereAStateOverflows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Streams, RunningStream,
-                         testing::Values(Subject{"linear", "masked"}, Subject{"retention", "masked"},
-                                         Subject{"mamba2", "masked"}, Subject{"hla2", "masked"},
-                                         Subject{"hla2", "masked", 1}, Subject{"hla2", "printed"},
-                                         Subject{"ahla", "masked"}, Subject{"hla3", "masked"}),
+                         testing::Values(StreamSubject{"linear", "masked"},
+                                         StreamSubject{"retention", "masked"},
+                                         StreamSubject{"mamba2", "masked"}, StreamSubject{"hla2", "masked"},
+                                         StreamSubject{"hla2", "masked", 1}, StreamSubject{"hla2", "printed"},
+                                         StreamSubject{"ahla", "masked"}, StreamSubject{"hla3", "masked"}),
                          [](const auto& info) {
                            return std::string(info.param.name) + info.param.variant +
                                   std::to_string(info.param.algebra);

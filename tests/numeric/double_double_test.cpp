@@ -10,11 +10,11 @@
 namespace attest {
 namespace {
 
-using Rational = boost::multiprecision::mpq_rational;
+using Fraction = boost::multiprecision::mpq_rational;
 
-Rational exact(const DoubleDouble& x) { return Rational(x.high) + Rational(x.low); }
+Fraction exact(const DoubleDouble& x) { return Fraction(x.high) + Fraction(x.low); }
 
-struct Random {
+struct RandomDoubles {
   std::uint64_t state;
   std::uint64_t bits() {
     std::uint64_t z = state += 0x9e3779b97f4a7c15;
@@ -38,14 +38,14 @@ struct Random {
   }
 };
 
-const Rational kU = Rational(kUnitRoundoff);
-const Rational kU2 = kU * kU;
+const Fraction kU = Fraction(kUnitRoundoff);
+const Fraction kU2 = kU * kU;
 constexpr int kDraws = 20000;
 
 template <class Operation>
-Rational worst_relative_error(std::uint64_t seed, Operation operation) {
-  Random random{seed};
-  Rational worst = 0;
+Fraction worst_relative_error(std::uint64_t seed, Operation operation) {
+  RandomDoubles random{seed};
+  Fraction worst = 0;
   for (int i = 0; i < kDraws; ++i) {
     const auto [computed, truth] = operation(random);
     EXPECT_LE(std::fabs(computed.low), kUnitRoundoff * std::fabs(computed.high));
@@ -53,7 +53,7 @@ Rational worst_relative_error(std::uint64_t seed, Operation operation) {
       EXPECT_EQ(exact(computed), 0);
       continue;
     }
-    const Rational relative = abs((exact(computed) - truth) / truth);
+    const Fraction relative = abs((exact(computed) - truth) / truth);
     if (relative > worst) worst = relative;
   }
   return worst;
@@ -61,33 +61,33 @@ Rational worst_relative_error(std::uint64_t seed, Operation operation) {
 
 struct Outcome {
   DoubleDouble computed;
-  Rational truth;
+  Fraction truth;
 };
 
 TEST(DoubleDouble, TwoSumAndTwoProductLoseNothing) {
-  Random random{1};
+  RandomDoubles random{1};
   for (int i = 0; i < kDraws; ++i) {
     const double a = random.number(100), b = random.number(100);
-    ASSERT_EQ(exact(two_sum(a, b)), Rational(a) + Rational(b));
-    ASSERT_EQ(exact(two_product(a, b)), Rational(a) * Rational(b));
+    ASSERT_EQ(exact(two_sum(a, b)), Fraction(a) + Fraction(b));
+    ASSERT_EQ(exact(two_product(a, b)), Fraction(a) * Fraction(b));
     const bool ordered = std::fabs(a) >= std::fabs(b);
-    ASSERT_EQ(exact(fast_two_sum(ordered ? a : b, ordered ? b : a)), Rational(a) + Rational(b));
+    ASSERT_EQ(exact(fast_two_sum(ordered ? a : b, ordered ? b : a)), Fraction(a) + Fraction(b));
   }
 }
 
 TEST(DoubleDouble, AddsADoubleWithinTwoSquaredRoundoffs) {
-  const Rational worst = worst_relative_error(2, [](Random& r) {
+  const Fraction worst = worst_relative_error(2, [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(60);
     const double b =
         r.bits() & 1 ? r.number(60) : -a.high * (1 + 0x1p-52 * static_cast<double>(r.bits() % 3));
-    return Outcome{a + b, exact(a) + Rational(b)};
+    return Outcome{a + b, exact(a) + Fraction(b)};
   });
   EXPECT_LE(worst, 2 * kU2);
   EXPECT_GT(worst, kU2 / 4);
 }
 
 TEST(DoubleDouble, AddsWithinThreeSquaredRoundoffsEvenUnderCancellation) {
-  const auto sum = [](Random& r) {
+  const auto sum = [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(30);
     DoubleDouble b = r.pair(30);
     if (r.bits() & 1) b = fast_two_sum(-a.high, b.low * a.high / b.high);
@@ -97,7 +97,7 @@ TEST(DoubleDouble, AddsWithinThreeSquaredRoundoffsEvenUnderCancellation) {
 }
 
 TEST(DoubleDouble, ASloppySumBreaksThatBound) {  // [JMP] Algorithm 5: no relative bound under cancellation
-  const Rational worst = worst_relative_error(3, [](Random& r) {
+  const Fraction worst = worst_relative_error(3, [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(30);
     DoubleDouble b = r.pair(30);
     if (r.bits() & 1) b = fast_two_sum(-a.high, b.low * a.high / b.high);
@@ -108,17 +108,17 @@ TEST(DoubleDouble, ASloppySumBreaksThatBound) {  // [JMP] Algorithm 5: no relati
 }
 
 TEST(DoubleDouble, MultipliesByADoubleWithinThreeHalvesSquaredRoundoffs) {
-  const Rational worst = worst_relative_error(4, [](Random& r) {
+  const Fraction worst = worst_relative_error(4, [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(60);
     const double b = r.number(60);
-    return Outcome{a * b, exact(a) * Rational(b)};
+    return Outcome{a * b, exact(a) * Fraction(b)};
   });
   EXPECT_LE(worst, 3 * kU2 / 2 + 4 * kU2 * kU);
   EXPECT_GT(worst, kU2 / 4);
 }
 
 TEST(DoubleDouble, MultipliesWithinFiveSquaredRoundoffs) {
-  const Rational worst = worst_relative_error(5, [](Random& r) {
+  const Fraction worst = worst_relative_error(5, [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(60), b = r.pair(60);
     return Outcome{a * b, exact(a) * exact(b)};
   });
@@ -127,7 +127,7 @@ TEST(DoubleDouble, MultipliesWithinFiveSquaredRoundoffs) {
 }
 
 TEST(DoubleDouble, DividesWithinFifteenSquaredRoundoffs) {
-  const Rational worst = worst_relative_error(6, [](Random& r) {
+  const Fraction worst = worst_relative_error(6, [](RandomDoubles& r) {
     const DoubleDouble a = r.pair(60), b = r.pair(60);
     return Outcome{a / b, exact(a) / exact(b)};
   });

@@ -7,6 +7,7 @@
 
 #include "gpu_checks/oracle/delta_plan.hpp"
 #include "gpu_checks/oracle/gpu_oracle.hpp"
+#include "tests/oracle/random_numbers.hpp"
 
 namespace attest {
 namespace {
@@ -32,18 +33,11 @@ struct Columns {
   DeltaColumns view() { return {high.data(), low.data(), error.data(), norm.data(), 0}; }
 };
 
-std::vector<double> numbers(std::mt19937_64& random, Index count, double low = -1, double high = 1) {
-  std::vector<double> result(static_cast<std::size_t>(count));
-  for (double& x : result)
-    x = static_cast<float>(low + (high - low) * (static_cast<double>(random() >> 11) * 0x1p-53));
-  return result;
-}
-
-struct Problem {
+struct DeltaProblem {
   std::vector<double> q, k, v, beta, scales, initial;
   CertifiedDelta input;
 
-  Problem(Index n, Index d, Index dv, const std::string& kind, double key_length = 1) {
+  DeltaProblem(Index n, Index d, Index dv, const std::string& kind, double key_length = 1) {
     std::mt19937_64 random(7);
     q = numbers(random, n * d), k = numbers(random, n * d), v = numbers(random, n * dv),
     beta = numbers(random, n, 0, 2), scales = numbers(random, n * 20, -2, 2),
@@ -126,7 +120,7 @@ class Emulated : public CertifiedEngine {
 };
 
 // The entries on which two certified results contradict each other, and those of `a` with too large a radius.
-Index contradictions(const CertifiedRows& a, const CertifiedRows& b) {
+Index contradictions_of_deltas(const CertifiedRows& a, const CertifiedRows& b) {
   double largest = 0;
   for (const double x : b.high) largest = std::max(largest, std::fabs(x));
   Index count = 0;
@@ -137,13 +131,13 @@ Index contradictions(const CertifiedRows& a, const CertifiedRows& b) {
   return count;
 }
 
-void compare(const CertifiedEngine& engine, const Problem& problem) {
+void compare(const CertifiedEngine& engine, const DeltaProblem& problem) {
   DeltaOptions here, there;
   here.magnitude = there.magnitude = false, there.engine = &engine;
   const CertifiedRows device = certified_delta(problem.input, there),
                       processor = certified_delta(problem.input, here);
   ASSERT_TRUE(device.by_engine);
-  EXPECT_EQ(contradictions(device, processor), 0);
+  EXPECT_EQ(contradictions_of_deltas(device, processor), 0);
 }
 
 const char* const kinds[] = {"", "gates", "gates levels", "levels scale", "gates initial scale"};
@@ -153,16 +147,17 @@ TEST(DeltaRuleByChunks, AgreesWithTheRecurrence) {
     for (const auto& [n, d, dv] :
          {std::tuple(1, 1, 1), {63, 3, 2}, {64, 5, 3}, {65, 8, 17}, {200, 33, 5}, {700, 6, 4}}) {
       SCOPED_TRACE(std::string(kind) + " n " + std::to_string(n));
-      compare(Emulated(), Problem(n, d, dv, kind));
+      compare(Emulated(), DeltaProblem(n, d, dv, kind));
     }
 }
 
 TEST(DeltaRuleByChunks, AgreesForKeysThatAreNoUnitVectors) {
-  for (const double length : {0.25, 1.25, 0x1p-300}) compare(Emulated(), Problem(150, 6, 4, "gates", length));
+  for (const double length : {0.25, 1.25, 0x1p-300})
+    compare(Emulated(), DeltaProblem(150, 6, 4, "gates", length));
 }
 
 TEST(DeltaRuleByChunks, IsNotBelievedWhereTheProcessorDisagrees) {
-  const Problem problem(300, 6, 4, "gates initial");
+  const DeltaProblem problem(300, 6, 4, "gates initial");
   DeltaOptions options;
   const Emulated right, far(1e-3), near(0x1p-60);
   options.engine = &right;
@@ -190,7 +185,7 @@ TEST(GpuOracle, DeltaRulesAgreeWithTheProcessor) {
                                    {3000, 40, 20},
                                    {500, 256, 16}}) {
       SCOPED_TRACE(std::string(kind) + " n " + std::to_string(n));
-      compare(*gpu, Problem(n, d, dv, kind));
+      compare(*gpu, DeltaProblem(n, d, dv, kind));
     }
 }
 

@@ -8,26 +8,20 @@
 #include <random>
 
 #include "reference/numeric/double_double.hpp"
+#include "tests/oracle/random_numbers.hpp"
 
 namespace attest {
 namespace {
 
 const CertifiedEngine* engine_or_skip(std::string& why) { return gpu_engine(why); }
 
-std::vector<double> numbers(std::mt19937_64& random, Index count, double low = -1, double high = 1) {
-  std::vector<double> result(static_cast<std::size_t>(count));
-  for (double& x : result)
-    x = static_cast<float>(low + (high - low) * (static_cast<double>(random() >> 11) * 0x1p-53));
-  return result;
-}
-
-struct Problem {
+struct SumProblem {
   Index tokens, key_dim, value_dim;
   std::vector<double> q, k, v, gate, gate_low, scales;
   CertifiedInput input;
   CertifiedWeights& weights() { return input.weights; }
 
-  Problem(Index n, Index d, Index dv, std::uint64_t seed) : tokens(n), key_dim(d), value_dim(dv) {
+  SumProblem(Index n, Index d, Index dv, std::uint64_t seed) : tokens(n), key_dim(d), value_dim(dv) {
     std::mt19937_64 random(seed);
     q = numbers(random, n * d), k = numbers(random, n * d), v = numbers(random, n * dv);
     gate = numbers(random, n, 0.5, 1), scales = numbers(random, n * 20, -2, 2);
@@ -60,7 +54,7 @@ Index contradictions(const CertifiedRows& a, const CertifiedRows& b, double off 
 
 using Operator = CertifiedRows (*)(const CertifiedInput&, const CertifiedOptions&);
 
-void compare(Operator op, const Problem& problem, Index first, Index last) {
+void compare(Operator op, const SumProblem& problem, Index first, Index last) {
   std::string why;
   CertifiedOptions here, there;
   here.first_row = there.first_row = first, here.last_row = there.last_row = last;
@@ -88,7 +82,7 @@ TEST(GpuOracle, AgreesWithTheProcessorForEveryKindOfWeight) {
                                    {200, 128, 128},
                                    {1000, 40, 130}}) {
       SCOPED_TRACE(std::string(kind) + " n " + std::to_string(n));
-      Problem problem(n, d, dv, 7);
+      SumProblem problem(n, d, dv, 7);
       problem.set(kind);
       compare(&certified_linear, problem, 0, n);
     }
@@ -99,7 +93,7 @@ TEST(GpuOracle, AgreesWithTheProcessorForCompositions) {
   for (const char* kind : {"", "decay"})
     for (const Operator op : {&certified_hla2, &certified_ahla, &certified_hla3, &certified_hla2_unmasked,
                               &certified_hla3_unmasked}) {
-      Problem problem(300, 24, 40, 11);
+      SumProblem problem(300, 24, 40, 11);
       problem.set(kind);
       compare(op, problem, 0, 300);
     }
@@ -108,14 +102,14 @@ TEST(GpuOracle, AgreesWithTheProcessorForCompositions) {
 TEST(GpuOracle, GivesAnyRangeOfRows) {
   NEEDS_A_GPU();
   for (const auto& [first, last] : {std::pair(0, 1), {1, 70}, {63, 65}, {40, 300}, {299, 300}, {150, 150}}) {
-    Problem problem(300, 8, 8, 5);
+    SumProblem problem(300, 8, 8, 5);
     problem.set("gates");
     compare(&certified_linear, problem, first, last);
   }
 }
 
 TEST(GpuOracle, ComparisonNoticesAnEntryThatIsOff) {
-  Problem problem(40, 4, 4, 3);
+  SumProblem problem(40, 4, 4, 3);
   const CertifiedRows rows = certified_linear(problem.input);
   EXPECT_EQ(contradictions(rows, rows), 0);
   EXPECT_GT(contradictions(rows, rows, 1.01), 0);

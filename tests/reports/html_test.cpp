@@ -18,18 +18,13 @@
 #include "reports/gnuplot.hpp"
 #include "reports/record_file.hpp"
 #include "reports/summary.hpp"
+#include "tests/reports/count.hpp"
 #include "tests/reports/sample_records.hpp"
 
 namespace attest {
 namespace {
 
 bool has_gnuplot() { return gnuplot_svg("gnuplot", "set terminal svg\nplot 1\n", "x-").has_value(); }
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
 
 bool is_entity(const std::string& text) {
   for (const char* entity : {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"})

@@ -13,7 +13,7 @@
 namespace attest {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using testing::HasSubstr;
 
 FuzzInput input_of(const std::string& line, std::size_t values) {
@@ -47,23 +47,23 @@ HuntReport report_of(const std::vector<Finding>& findings) {
   return r;
 }
 
-Json document_of(const HuntReport& report) {
+OrderedJson document_of(const HuntReport& report) {
   return {{"schema", hunt_schema},
           {"command", "attest fuzz --plugin ./mine.so"},
           {"seed", 3u},
           {"objective", "fail"},
           {"ranks", 1},
           {"interrupted", false},
-          {"kernels", Json::array({to_json(report)})},
-          {"corpus", Json::object()}};
+          {"kernels", OrderedJson::array({to_json(report)})},
+          {"corpus", OrderedJson::object()}};
 }
 
-Json joined(const std::vector<HuntReport>& parts) {
+OrderedJson joined(const std::vector<HuntReport>& parts) {
   const TemporaryFolder folder;
   std::vector<std::filesystem::path> paths;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto of = static_cast<std::int64_t>(parts.size());
-    Json document = document_of(parts[i]);
+    OrderedJson document = document_of(parts[i]);
     document["shard"] = to_json(Shard{static_cast<std::int64_t>(i) + 1, of, 1, "attest fuzz", "1", "sum"});
     paths.push_back(folder / std::to_string(i));
     std::ofstream(paths.back()) << document;
@@ -72,7 +72,7 @@ Json joined(const std::vector<HuntReport>& parts) {
 }
 
 TEST(HuntDocument, IsTheSameAfterBeingReadAndWritten) {
-  const Json document =
+  const OrderedJson document =
       document_of(report_of({finding_of("a", input_of("T=4 d=1 dv=1 H=1 B=1 seed=1", 2), 3)}));
   const Hunts read = read_hunts(document, "here");
   EXPECT_EQ(read.command, "attest fuzz --plugin ./mine.so");
@@ -82,8 +82,9 @@ TEST(HuntDocument, IsTheSameAfterBeingReadAndWritten) {
 }
 
 TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
-  const Json whole = document_of(report_of({finding_of("a", input_of("T=4 d=1 dv=1 H=1 B=1 seed=1", 2), 3)}));
-  const auto refused = [](const Json& document, const char* why) {
+  const OrderedJson whole =
+      document_of(report_of({finding_of("a", input_of("T=4 d=1 dv=1 H=1 B=1 seed=1", 2), 3)}));
+  const auto refused = [](const OrderedJson& document, const char* why) {
     try {
       read_hunts(document, "x.json");
       ADD_FAILURE() << "read: " << document;
@@ -92,9 +93,9 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
       EXPECT_THAT(error.what(), HasSubstr(why));
     }
   };
-  refused(Json(), "no hunt");
-  refused(Json::parse("{broken", nullptr, false), "expected JSON");
-  Json other = whole;
+  refused(OrderedJson(), "no hunt");
+  refused(OrderedJson::parse("{broken", nullptr, false), "expected JSON");
+  OrderedJson other = whole;
   other["schema"] = "attest.fuzz/9";
   refused(other, "attest.fuzz/1");
   other = whole, other["kernels"][0].erase("cases");
@@ -107,9 +108,9 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
   refused(other, "expected a count");
   other["kernels"][0]["cases"] = 1e18;
   refused(other, "expected a count");
-  other = whole, other["kernels"][0]["findings"] = Json::parse("[3]");
+  other = whole, other["kernels"][0]["findings"] = OrderedJson::parse("[3]");
   refused(other, "no hunt");
-  other = whole, other["kernels"] = Json::object();
+  other = whole, other["kernels"] = OrderedJson::object();
   refused(other, "kernels: expected a list");
   other = whole, other["kernels"].push_back(other["kernels"][0]);
   refused(other, "twice");
@@ -130,9 +131,9 @@ TEST(HuntShards, OfOneCauseTheSmallestInputIsKeptAndTheOthersAreCounted) {
   } orders[] = {{{report_of({large}), report_of({small, other})}, "2/2"},
                 {{report_of({small}), report_of({other, large})}, "1/2"}};
   for (const auto& [parts, shard] : orders) {
-    const Json kernel = joined(parts)["kernels"][0];
+    const OrderedJson kernel = joined(parts)["kernels"][0];
     ASSERT_EQ(kernel["findings"].size(), 2u);
-    const Json& one = kernel["findings"][0];
+    const OrderedJson& one = kernel["findings"][0];
     EXPECT_EQ(one["cause"], "a");
     EXPECT_EQ(one["shrunk"], to_text({small.shrunk, {}, {}, {}}));
     EXPECT_EQ(one["replay"], small.replay);

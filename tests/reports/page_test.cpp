@@ -18,17 +18,12 @@
 #include "reports/html.hpp"
 #include "reports/summary.hpp"
 #include "reports/theme.hpp"
+#include "tests/reports/count.hpp"
 #include "tests/reports/sample_records.hpp"
 #include "tests/tensor/temporary_folder.hpp"
 
 namespace attest {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
 
 std::string between(const std::string& text, const std::string& first, const std::string& last) {
   const auto start = text.find(first);

@@ -17,6 +17,7 @@
 
 #include "reference/tensor/bad_input.hpp"
 #include "reference/tensor/safetensors.hpp"
+#include "tests/tensor/message_of.hpp"
 #include "tests/tensor/temporary_folder.hpp"
 
 namespace attest {
@@ -27,16 +28,6 @@ namespace fs = std::filesystem;
 std::string read(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-template <class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-    return "nothing thrown";
-  } catch (const BadInput& error) {
-    return error.what();
-  }
 }
 
 // What a write of `text` says, without the path it begins with.

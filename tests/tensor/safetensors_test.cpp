@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 
+#include "tests/tensor/message_of.hpp"
 #include "tests/tensor/safetensors_text.hpp"
 #include "tests/tensor/temporary_folder.hpp"
 
@@ -32,16 +33,6 @@ std::string verdict(std::span<const std::byte> file) {
 
 std::string verdict(std::string_view header, std::size_t data_bytes) {
   return verdict(safetensors_text(header, std::string(data_bytes, '\1')));
-}
-
-template <class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-    return "nothing thrown";
-  } catch (const BadInput& error) {
-    return error.what();
-  }
 }
 
 void put(const fs::path& path, std::span<const std::byte> bytes) {
