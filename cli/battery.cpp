@@ -172,12 +172,13 @@ Shard shard_of_run(const Shard& shard, Index cases, const std::string& version,
   return {shard.index, shard.of, cases, invoked_command_of_all_shards(), version, cases_sha256};
 }
 
-std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns) {
+std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t judging_ns) {
   const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   return fmt::format(
-      "time, summed over threads: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, overhead {:.2f} s",
+      "time, summed over threads: oracle {:.2f} s ({} evaluation{}), kernels {:.2f} s, bounds and doors "
+      "{:.2f} s",
       seconds(oracle.nanoseconds()), oracle.computed(), oracle.computed() == 1 ? "" : "s", seconds(kernel_ns),
-      seconds(overhead_ns));
+      seconds(judging_ns));
 }
 
 int check_battery(const BatteryArguments& arguments, const Run& described, const std::string& version) {
@@ -247,11 +248,11 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
   end_progress();
   std::vector<CaseRecord> records;
   std::map<Verdict, Index> counts;
-  std::int64_t kernel_ns = 0, overhead_ns = 0;
+  std::int64_t kernel_ns = 0, judging_ns = 0;
   for (auto& record : found) {
     ++counts[record->verdict];
     kernel_ns += record->time->kernel_ns;
-    overhead_ns += std::max<std::int64_t>(0, record->time->total_ns - record->time->kernel_ns);
+    judging_ns += std::max<std::int64_t>(0, record->time->total_ns - record->time->kernel_ns);
     records.push_back(std::move(*record));
   }
   std::cout << fmt::format(
@@ -259,7 +260,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
       records.size() == 1 ? "" : "s", counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::suspect],
       counts[Verdict::undecided], counts[Verdict::not_run],
       arguments.effort == Effort::quick ? "quick," : "full,", seed);
-  std::cout << times_text(oracle_cache(), kernel_ns, overhead_ns) << '\n';
+  std::cout << times_text(oracle_cache(), kernel_ns, judging_ns) << '\n';
   if (!arguments.output.empty()) write_records(arguments.output, run, records);
   if (!arguments.json.empty())
     write_file_atomically(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");

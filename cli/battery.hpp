@@ -34,7 +34,7 @@ std::uint64_t seed_of_run(const std::optional<std::uint64_t>& given, bool resume
 Shard shard_of_run(const Shard& shard, Index cases, const std::string& version,
                    const std::string& cases_sha256);
 // "time, summed over threads: oracle 0.12 s (3 evaluations), kernels 0.01 s, overhead 0.30 s"
-std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t overhead_ns);
+std::string times_text(const OracleCache& oracle, std::int64_t kernel_ns, std::int64_t judging_ns);
 
 // version: of the program, for --resume.
 int check_battery(const BatteryArguments& arguments, const struct Run& run, const std::string& version);

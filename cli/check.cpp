@@ -438,7 +438,7 @@ class Outputs {
     }
     if (!record.time) return;
     kernel_ns_ += record.time->kernel_ns;
-    overhead_ns_ += std::max<std::int64_t>(0, record.time->total_ns - record.time->kernel_ns);
+    judging_ns_ += std::max<std::int64_t>(0, record.time->total_ns - record.time->kernel_ns);
   }
 
   static void print_columns(std::string line) {
@@ -521,7 +521,7 @@ class Outputs {
       std::cout << fmt::format("undecided, {}: {} case{} of {} kernel{}\n", printable(reason.kind, 200),
                                reason.cases, reason.cases == 1 ? "" : "s", reason.kernels,
                                reason.kernels == 1 ? "" : "s");
-    std::cout << times_text(oracle_cache(), kernel_ns_, overhead_ns_) << '\n';
+    std::cout << times_text(oracle_cache(), kernel_ns_, judging_ns_) << '\n';
     const std::vector<std::uint64_t> seeds(seeds_.begin(), seeds_.end());
     if (seeds.size() > 8)
       std::cout << fmt::format("{} seeds, {} .. {}\n", seeds.size(), seeds.front(), seeds.back());
@@ -585,7 +585,7 @@ class Outputs {
   std::map<std::string, End> by_operator_;
   std::vector<std::string> operators_;
   Records undecided_;
-  std::int64_t kernel_ns_ = 0, overhead_ns_ = 0;
+  std::int64_t kernel_ns_ = 0, judging_ns_ = 0;
   nlohmann::json kernels_ = nlohmann::json::array();
   std::unique_ptr<Folder> folder_;
   std::unique_ptr<AtomicFile> json_, page_;

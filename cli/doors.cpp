@@ -38,6 +38,7 @@ void add_devices(CLI::App& command, const std::shared_ptr<DoorOptions>& doors, c
           "--devices",
           [doors](const std::string& list) {
             doors->devices = parse_devices(list);
+            require_visible(doors->devices);
             setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);  // before CUDA is started: the oracle's too
           },
           "CUDA devices to use, such as 0,1: one worker of a plug-in or process on each, and " + what_for +

@@ -23,6 +23,7 @@
 #include "reference/cases/random.hpp"
 #include "reference/tensor/atomic_file.hpp"
 #include "reference/tensor/bad_input.hpp"
+#include "reference/tensor/temporaries.hpp"
 #include "reports/fuzz_page.hpp"
 #include "reports/hunt_json.hpp"
 #include "reports/hunt_junit.hpp"
@@ -32,11 +33,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Interrupted once, the hunt ends with its report; interrupted again, the program ends.
+// Interrupted once, the hunt ends with its report; interrupted again, the program ends, without leaving temporaries.
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void interrupt(int) { interrupted = true; }
+void interrupt(int number) {
+  interrupted = true;
+  remove_temporaries_on(number);
+}
 
 void stop_on_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {  // mpirun hands USR1 on and waits

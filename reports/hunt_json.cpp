@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "reference/tensor/bad_input.hpp"
@@ -41,6 +42,15 @@ Index count_in(const Json& json, const char* key) {
 }
 Index count_or_0(const Json& json, const char* key) { return json.contains(key) ? count_in(json, key) : 0; }
 
+// A time or a share of a bound: not negative, and no infinity in JSON.
+double amount_in(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  const bool right = value.is_number() && value >= 0 && value <= std::numeric_limits<double>::max();
+  if (!right)
+    throw BadInput(fmt::format("{}: {}: expected a number of 0 or more", key, printable(value.dump(), 100)));
+  return value;
+}
+
 FuzzInput read_input(const Json& text) {
   return parse_corpus_case(text.get_ref<const std::string&>(), "an input of a hunt").input;
 }
@@ -56,8 +66,14 @@ Finding read_finding(const Json& json) {
 }
 
 Tally read_tally(const Json& json) {
-  return {count_in(json, "asked"), count_in(json, "decided"), count_in(json, "failed"),
-          std::llround(1e9 * json.at("cpu_seconds").get<double>())};
+  const double seconds = amount_in(json, "cpu_seconds");
+  if (seconds > 9e9) throw BadInput(fmt::format("cpu_seconds: {}: expected at most 9e9", seconds));
+  const Tally tally{count_in(json, "asked"), count_in(json, "decided"), count_in(json, "failed"),
+                    std::llround(1e9 * seconds)};
+  if (tally.decided > tally.asked || tally.failed > tally.asked)
+    throw BadInput(fmt::format("{} decided and {} failed of {} asked, expected at most as many",
+                               tally.decided, tally.failed, tally.asked));
+  return tally;
 }
 
 HuntReport read_report(const Json& json) {
@@ -66,15 +82,18 @@ HuntReport read_report(const Json& json) {
   r.cases = count_in(json, "cases"), r.replayed = count_in(json, "replayed"),
   r.decided = count_in(json, "decided");
   r.unanswered = count_or_0(json, "unanswered"), r.not_replayed = count_or_0(json, "not_replayed");
-  r.seconds = json.at("seconds"), r.cells = static_cast<std::size_t>(count_in(json, "cells")),
+  r.seconds = amount_in(json, "seconds"), r.cells = static_cast<std::size_t>(count_in(json, "cells")),
   r.grid = json.at("grid");
-  r.best = json.at("largest_ratio"), r.best_at = count_or_0(json, "worst_at");
+  r.best = amount_in(json, "largest_ratio"), r.best_at = count_or_0(json, "worst_at");
   if (json.contains("worst_input")) r.best_input = read_input(json["worst_input"]);
   if (json.contains("first_failure")) r.first_failure = count_in(json, "first_failure");
   for (const auto& [check, tally] : json.at("checks").items())
     if (const auto question = question_named(check)) r.questions[*question] = read_tally(tally);
   for (const auto& [why, count] : json.at("undecided").items())
     r.undecided[why] = count_in(json["undecided"], why.c_str());
+  for (const auto& [cell, ratio] : r.grid)
+    if (!(ratio >= 0))
+      throw BadInput(fmt::format("grid: {}: {}: expected 0 or more", printable(cell, 100), ratio));
   r.stopped = json.at("interrupted");
   for (const Json& finding : json.at("findings")) r.findings.push_back(read_finding(finding));
   return r;
@@ -141,6 +160,9 @@ Hunts read_hunts(const Json& document, const std::string& where) {
     if (!document.at("kernels").is_array()) throw BadInput("kernels: expected a list");
     if (!document.at("seed").is_number_unsigned())
       throw BadInput("seed: expected a whole number of 0 or more");
+    if (document.contains("ranks") && count_in(document, "ranks") < 1)
+      throw BadInput("ranks: 0: expected 1 or more");
+    if (document.contains("corpus")) count_or_0(document["corpus"], "cases");
     std::set<std::string> names;
     for (const Json& kernel : document.at("kernels")) {
       hunts.reports.push_back(read_report(kernel));

@@ -91,6 +91,19 @@ std::vector<std::string> parse_devices(const std::string& list) {
   return names;
 }
 
+void require_visible(const std::vector<std::string>& devices) {
+  const std::vector<std::string> visible = visible_devices();
+  if (visible.empty() && std::filesystem::exists("/dev/dxg")) return;  // a GPU of Windows has no number here
+  for (const std::string& device : devices) {
+    if (std::ranges::find(visible, device) != visible.end()) continue;
+    if (!visible.empty() && !all_digits(device)) continue;
+    std::string expected = "a machine with a GPU";
+    for (const std::string& name : visible)
+      expected = (&name == &visible[0] ? "of " : expected + ", ") + name;
+    throw BadInput("--devices: no GPU " + in_quotes(device) + " is visible here, expected " + expected);
+  }
+}
+
 std::vector<std::string> devices_of_workers(const std::vector<std::string>& devices, Index workers_on_each) {
   std::vector<std::string> all;
   for (Index i = 0; i < workers_on_each; ++i) {

@@ -16,6 +16,9 @@ std::vector<std::string> visible_devices();
 // "0,1" as the entries of CUDA_VISIBLE_DEVICES. BadInput: an empty one, one twice, or other characters than a device's name has.
 std::vector<std::string> parse_devices(const std::string& list);
 
+// BadInput for a number that is none of visible_devices(). Other names (GPU-…, MIG-…) need one GPU; only CUDA knows them.
+void require_visible(const std::vector<std::string>& devices);
+
 // The command of a Child with that device as the only one visible; as it is where `device` is empty. Its supervisor reads the
 // setting, so that the program is started as itself.
 inline constexpr const char* visible_devices_setting = "CUDA_VISIBLE_DEVICES=";

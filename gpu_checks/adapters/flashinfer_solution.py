@@ -49,7 +49,7 @@ def read_json(path, kinds):
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        refuse(f"{path}: {error}")
+        refuse(f"{path}: {error}, expected a JSON file of flashinfer-bench")
     for member, kind in kinds.items():
         if not has_members(document, {member: kind}):
             refuse(f"{path}: has no member {member!r} of type {kind.__name__}, expected a file of flashinfer-bench")

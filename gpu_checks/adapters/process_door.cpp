@@ -150,12 +150,13 @@ class Process {
       const SafetensorsFile file(path);
       for (const Passed& tensor : outputs) {
         const TensorInfo& info = file.info(tensor.name);
+        std::string wrong;  // both: the one must not hide the other
         if (info.dtype != dtype_of(tensor))
-          throw file.error(tensor.name, fmt::format("dtype {}, expected {}", dtype_name(info.dtype),
-                                                    dtype_name(dtype_of(tensor))));
+          wrong = fmt::format("dtype {}, expected {}", dtype_name(info.dtype), dtype_name(dtype_of(tensor)));
         if (info.shape != tensor.shape)
-          throw file.error(tensor.name, fmt::format("shape {}, expected {}", shape_text(info.shape),
-                                                    shape_text(tensor.shape)));
+          wrong += fmt::format("{}shape {}, expected {}", wrong.empty() ? "" : "; ", shape_text(info.shape),
+                               shape_text(tensor.shape));
+        if (!wrong.empty()) throw file.error(tensor.name, wrong);
         result.outputs[tensor.name] = {tensor.shape, file.as_double(tensor.name)};
       }
     } catch (const BadInput& error) {

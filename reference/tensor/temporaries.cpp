@@ -30,14 +30,16 @@ void remove_and_raise(int signal_number) {
 }  // namespace
 
 void remove_temporaries_on_signals() {
-  for (const int number : signals) {
-    struct sigaction before {};
-    if (sigaction(number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
-    struct sigaction action {};
-    action.sa_handler = remove_and_raise;
-    sigfillset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-  }
+  for (const int number : signals) remove_temporaries_on(number);
+}
+
+void remove_temporaries_on(int number) {
+  struct sigaction before {};
+  if (sigaction(number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) return;
+  struct sigaction action {};
+  action.sa_handler = remove_and_raise;
+  sigfillset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
 }
 
 Temporary::Temporary(const std::filesystem::path& path) {

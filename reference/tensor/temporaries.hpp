@@ -11,6 +11,8 @@ namespace attest {
 
 // SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGPIPE, unless the program was started with the signal ignored (nohup).
 void remove_temporaries_on_signals();
+// One signal, from a handler of it too.
+void remove_temporaries_on(int number);
 
 // While it lives, a signal removes `path`. Beyond 64 at a time, or 4095 bytes, a path is not remembered.
 class Temporary {

@@ -195,6 +195,7 @@ TEST(Devices, EachHasAWorkerThatSeesNoOther) {
     EXPECT_EQ(run.exit_code, 1) << run.out << run.err;
     return run.out;
   };
+  setenv("CUDA_VISIBLE_DEVICES", "3,5,7", 1);
   EXPECT_THAT(seen("--devices 5,7"), AllOf(HasSubstr("sees <5>"), HasSubstr("sees <7>")));
   EXPECT_THAT(seen("--devices 3"), AllOf(HasSubstr("sees <3>"), testing::Not(HasSubstr("sees <all>"))));
   setenv("CUDA_VISIBLE_DEVICES", "2,4", 1);
@@ -204,6 +205,7 @@ TEST(Devices, EachHasAWorkerThatSeesNoOther) {
 
 // As many processes as workers: two kernels meet in one, or each has its own, whose numbers differ.
 TEST(Workers, OfOneDeviceAreProcessesOfTheirOwn) {
+  setenv("CUDA_VISIBLE_DEVICES", "5", 1);
   const auto processes = [](const std::string& workers) {
     const TemporaryFolder folder;
     const ProgramRun run = run_attest(folder, "check --plugin " + plugin("device") +
@@ -217,16 +219,24 @@ TEST(Workers, OfOneDeviceAreProcessesOfTheirOwn) {
   };
   EXPECT_EQ(processes(""), 1U);
   EXPECT_EQ(processes("--workers 2"), 2U);
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(Devices, ThatAreNoneAreRefusedInOneLine) {
   const TemporaryFolder folder;
-  for (const char* list : {"0,,1", "0,0", "'0 1'", "-1", "''"}) {
-    const ProgramRun run = run_attest(folder, std::string("check --kernel cpu.linear.* --devices ") + list);
+  const auto refused = [&](const std::string& list, const std::string& why) {
+    const ProgramRun run = run_attest(folder, "check --kernel cpu.linear.* --devices " + list);
     EXPECT_EQ(run.exit_code, 2) << list << run.out;
-    EXPECT_THAT(run.err, HasSubstr("--devices")) << list;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--devices"), HasSubstr(why))) << list;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
-  }
+  };
+  for (const char* list : {"0,,1", "0,0", "'0 1'", "-1", "''"}) refused(list, "expected devices as of");
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as on a machine without a GPU
+  refused("0,1", "no GPU \"0\" is visible here, expected a machine with a GPU");
+  refused("GPU-1234", "no GPU \"GPU-1234\" is visible here");
+  setenv("CUDA_VISIBLE_DEVICES", "0,1", 1);
+  refused("1,2", "no GPU \"2\" is visible here, expected of 0, 1");
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(Plugin, IsNotAskedForWhatItDoesNotDeclare) {
@@ -349,6 +359,7 @@ TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
       {"nan", fail, "48 are NaN, the first o[0,0,0,0]"},
       {"wrong_shape", fail, "shape [1, 1, 12, 4], expected [1, 12, 1, 4]"},
       {"wrong_dtype", fail, "dtype F64, expected F32"},
+      {"wrong_dtype_and_shape", fail, "dtype F64, expected F32; shape [1, 1, 12, 4], expected [1, 12, 1, 4]"},
       {"wrong_name", fail, "wrote outputs that cannot be used"},
       {"truncates", fail, "wrote outputs that cannot be used"},
       {"writes_text", fail, "wrote outputs that cannot be used"},

@@ -136,6 +136,13 @@ TEST(Examples, OfFlashinferBenchAreImportedAndJudged) {
   const ProgramRun other = judge("right.json --field g=key", "");
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("--field k=key: 'key' is g already"));
+  const std::string half = (folder / "half.json").string();
+  std::ofstream(half) << text_of(files + "right.json").substr(0, 300);
+  const ProgramRun damaged = judge("right.json --solution " + half, "");
+  EXPECT_EQ(damaged.exit_code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr(half + ": "));
+  EXPECT_THAT(damaged.err, HasSubstr("expected a JSON file of flashinfer-bench"));
+  EXPECT_EQ(std::count(damaged.err.begin(), damaged.err.end(), '\n'), 1) << damaged.err;
 }
 
 TEST(Examples, InCudaIsBuiltAndRunsWhereThereIsAGpu) {

@@ -405,9 +405,10 @@ Kernel without_signs(const Kernel& kernel, const std::string& name) {
 }
 
 // A gradient that is zero or positive on all inputs of the check would not be seen to be wrong. That a wrong sign is seen
-// where the right gradient has one is asked of one kernel.
+// where the right gradient has one is asked of one kernel. In bf16, whose integers are the smaller ones.
 TEST(Gradient, SeesEveryOutputOfEveryOperator) {
   for (const Kernel& kernel : unedited_kernels()) {
+    if (!kernel.name.ends_with(".bf16")) continue;
     std::set<std::string> names, negative;
     const Kernel watched = changed(kernel, [&](const Problem& problem, Tensors& outputs) {
       if (!problem.field("do") || problem.field("alpha")) return;  // the kernels take no linear gates
@@ -422,7 +423,7 @@ TEST(Gradient, SeesEveryOutputOfEveryOperator) {
     EXPECT_EQ(right.undecided, refuses ? 2 : 0) << kernel.name << ": " << right.reason;
     EXPECT_GE(names.size(), 4u) << kernel.name;
     EXPECT_EQ(negative, names) << kernel.name;
-    if (kernel.name != unedited_kernels().front().name) continue;
+    if (kernel.op != "linear") continue;
     for (const std::string& name : names)
       EXPECT_EQ(outcome_of(without_signs(kernel, name), "gradient").verdict, Verdict::fail) << name;
     const Kernel lacking =

@@ -282,6 +282,19 @@ TEST(FuzzCommand, InterruptedItEndsWithACompleteReport) {
   EXPECT_GT(report.at("kernels").at(0).at("cases"), 0);
 }
 
+// A second signal ends it at once, or finds it gone: in either case without what it had begun to write.
+TEST(FuzzCommand, InterruptedTwiceItLeavesNoTemporaries) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "hunt.sh")
+      << std::getenv("ATTEST_PROGRAM")
+      << " fuzz --kernel cpu.hla2.chunk16.direct.fp32 --time 10m --seed 1 --json "
+      << (folder / "x.json").string() << " >" << (folder / "out").string()
+      << " 2>&1 & p=$!; sleep 0.7; kill -TERM $p; sleep 0.002; kill -TERM $p; wait $p\n";
+  EXPECT_NE(std::system(("bash " + (folder / "hunt.sh").string() + " 2>/dev/null").c_str()), -1);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".attest-")) << entry.path();
+}
+
 // A call may take a minute until it is a fault (--time-limit); a signal does not wait for it.
 TEST(FuzzCommand, InterruptedItDoesNotWaitForAKernelThatHangs) {
   const TemporaryFolder folder;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 
 #include "reference/tensor/bad_input.hpp"
@@ -118,6 +119,21 @@ TEST(HuntDocument, ThatIsDamagedIsRefusedWithItsPlace) {
   refused(other, "999999 decided of");
   other = whole, other["seed"] = -1;
   refused(other, "seed: expected a whole number");
+  for (const auto& [place, value, why] : std::initializer_list<std::array<const char*, 3>>{
+           {"/ranks", "-5", "ranks: -5: expected a count"},
+           {"/ranks", "0", "ranks: 0: expected 1 or more"},
+           {"/ranks", "1.5", "ranks: 1.5: expected a count"},
+           {"/corpus/cases", "-1", "cases: -1: expected a count"},
+           {"/kernels/0/seconds", "-1", "seconds: -1: expected a number of 0 or more"},
+           {"/kernels/0/seconds", "null", "seconds: null: expected a number of 0 or more"},
+           {"/kernels/0/largest_ratio", "-0.5", "largest_ratio: -0.5: expected a number of 0 or more"},
+           {"/kernels/0/grid/value T=C one", "-0.25", "grid: value T=C one: -0.25: expected 0 or more"},
+           {"/kernels/0/checks/lattice/cpu_seconds", "1e300", "cpu_seconds: 1e+300: expected at most 9e9"},
+           {"/kernels/0/checks/lattice/decided", "21", "21 decided and 3 failed of 20 asked"},
+           {"/kernels/0/checks/lattice/failed", "21", "19 decided and 21 failed of 20 asked"}}) {
+    other = whole, other[OrderedJson::json_pointer(place)] = OrderedJson::parse(value);
+    refused(other, why);
+  }
 }
 
 // Whatever the order of the shards.

@@ -52,9 +52,9 @@ def compute(request):
                 for c in range(dv):
                     o[row * dv + c] = sum(q[row * d + i] * state[i][c] for i in range(d))
     shape = request["wanted"]["o"]["shape"]
-    if how == "wrong_shape":
+    if how in ("wrong_shape", "wrong_dtype_and_shape"):
         shape = [shape[0], shape[2], shape[1], shape[3]]
-    if how == "wrong_dtype":
+    if how in ("wrong_dtype", "wrong_dtype_and_shape"):
         save(request["outputs"], "o", "F64", shape, struct.pack(f"<{len(o)}d", *o))
     elif how == "wrong_name":
         save(request["outputs"], "out", "F32", shape, struct.pack(f"<{len(o)}f", *o))
