@@ -108,6 +108,7 @@ class Shrinker {
         values();
         again = changed_;
       }
+    best_.shape = fitted(context_, best_.shape);  // what was asked: smaller sizes were widened to the limits
     return {std::move(best_), asked_, !over()};
   }
 

@@ -124,6 +124,21 @@ TEST(Shrink, KeepsWhatTheFailureNeedsAndNothingElse) {
   EXPECT_EQ(values_of(shrunk.input), (std::vector<double>{1, 1}));
 }
 
+// A kernel of one head dimension is asked nothing smaller, and no other size is shown.
+TEST(Shrink, ShowsTheSizesThatTheKernelWasAsked) {
+  Kernel kernel = *find_kernels("cpu.linear.stream.fp32", "").at(0);
+  kernel.limits = "d=8..8 dv=4..16";
+  const BatteryContext context{kernel, operator_named("linear", "masked"), 1, Effort::quick};
+  FuzzInput input;
+  input.shape = parse_case("linear T=9 d=6 dv=9 H=2 B=1 recipe=gaussian seed=3");
+  const auto fails = [&](const FuzzInput& x) { return build(context, x).problem->tokens >= 2; };
+  const Case shown = shrink(context, input, fails, 4000).input.shape;
+  EXPECT_EQ(shown.tokens, 2);
+  EXPECT_EQ(shown.key_dim, 8);
+  EXPECT_EQ(shown.value_dim, 4);
+  EXPECT_EQ(shown.heads, 1);
+}
+
 TEST(Shrink, StopsAtItsLimitWithAnInputThatFails) {
   const Kernel& kernel = *find_kernels("cpu.linear.stream.fp32", "").at(0);
   const BatteryContext context{kernel, operator_named("linear", "masked"), 1, Effort::quick};
