@@ -28,6 +28,7 @@ class StateArithmetic : public Arithmetic<Running> {
           error += std::abs(x.value) * y.error + x.error * (std::abs(y.value) + y.error);
         }
         result(i, j) = {value, error + gamma * size};
+        if (!block_lost_.empty()) result(i, j).widen(block_lost_[static_cast<std::size_t>(i)]);
       }
     return result;
   }
@@ -35,6 +36,8 @@ class StateArithmetic : public Arithmetic<Running> {
     if ((label == "u" || label == "w") && static_cast<Index>(scaled_lost_.size()) == x.rows())
       for (Index t = 0; t < x.rows(); ++t)
         for (Index c = 0; c < x.cols(); ++c) x(t, c).widen(scaled_lost_[static_cast<std::size_t>(t)]);
+    if (label == "keys") keys_ = x;
+    if (label == "gain") block_lost_ = lost_of_keys();
     return stored(units_.contract.intermediate, x);
   }
   Matrix<Running> carry(std::string_view, Matrix<Running> x) override {
@@ -54,6 +57,7 @@ class StateArithmetic : public Arithmetic<Running> {
     return inverse;
   }
   Matrix<Running> decay(const Gates<Running>& gates, Index first, Index last) override {
+    block_lost_.clear();  // a chunk begins
     const Gates<double> exact{gates.alpha ? &head_.alpha : nullptr,
                               gates.log_gate ? &head_.log_gate : nullptr, gates.gamma.value, gates.power};
     const Matrix<double> weights = Arithmetic<double>().decay(exact, first, last);
@@ -84,11 +88,25 @@ class StateArithmetic : public Arithmetic<Running> {
   std::string undecided;
 
  private:
+  // K'^T times what the rows of U lose.
+  std::vector<double> lost_of_keys() const {
+    std::vector<double> lost(static_cast<std::size_t>(keys_.cols()), 0);
+    for (Index t = 0; t < keys_.rows(); ++t)
+      for (Index a = 0; a < keys_.cols(); ++a)
+        lost[static_cast<std::size_t>(a)] +=
+            (std::abs(keys_(t, a).value) + keys_(t, a).error) * scaled_lost_[static_cast<std::size_t>(t)];
+    return lost;
+  }
+
   const Units& units_;
   const Head<double>& head_;
   // What the rows of U = N^-1 (diag(beta) V), in the place of (N^-1 diag(beta)) V, and of W likewise may lose where beta v
   // underflows; empty where nothing is inverted.
   std::vector<double> scaled_lost_;
+  // Log-linear: of a block (K'^T N^-1) (diag(beta) V) likewise, between the operand gain and the next chunk, where only these
+  // products are.
+  Matrix<Running> keys_;
+  std::vector<double> block_lost_;
 };
 
 Matrix<Running> running(const Matrix<double>& x) {
