@@ -15,6 +15,7 @@
 #include "gpu_checks/mutants/mutants.hpp"
 #include "reference/cases/recipe.hpp"
 #include "reference/forms/load_problem.hpp"
+#include "reference/metrics/bound.hpp"
 
 namespace attest {
 namespace {
@@ -151,20 +152,26 @@ TEST(FalseAlarms, DoNotHappenToRightKernels) {
 // makes 2^16 times as large. (Found by hunting on a right kernel.)
 TEST(FalseAlarms, NoneForValuesThatAreScaledBeforeTheInverse) {
   Head<double> head;
-  head.q = head.k = head.v = zeros<double>(2, 1);
-  head.k(0, 0) = 1, head.k(1, 0) = -256, head.v(0, 0) = 0x1.68008p-131, head.beta = {0.25, 1};
+  head.q = head.k = head.v = zeros<double>(3, 1);
+  head.k(0, 0) = 1, head.k(1, 0) = -256, head.v(0, 0) = 0x1.68008p-131, head.beta = {0.25, 1, 0};
+  head.q(1, 0) = head.q(2, 0) = 1;  // of its own chunk, and of the state
   const double u = 0.25 * head.v(0, 0), error = 65535 * std::abs(u - round_to(fp32, u));
   EXPECT_GT(error, 0x1p-135);
-  head.alpha = {1, 1}, head.log_gate = {0, 0}, head.level_scales = Matrix<double>(2, 2);
-  // Of log-linear operators too: the two tokens are one block, (K'^T N^-1) (diag(beta) V).
+  head.alpha = {1, 1, 1}, head.log_gate = {0, 0, 0}, head.level_scales = zeros<double>(3, 3);
+  for (Index i = 0; i < 9; ++i) head.level_scales.data()[i] = 1;
+  // Of log-linear operators too: two tokens are one block, (K'^T N^-1) (diag(beta) V).
   for (const char* name : {"delta", "log_linear_gated_delta"}) {
     SCOPED_TRACE(name);
-    const StateBound bound = state_bound(operator_named(name, "masked"), head, {Form::chunk, 16}, Contract{});
+    const Operator& op = operator_named(name, "masked");
+    const StateBound bound = state_bound(op, head, {Form::chunk, 2}, Contract{});
     ASSERT_EQ(bound.undecided, "");
-    double of_block = 0;  // of the blocks the one that holds both
-    for (const Matrix<double>& block : bound.error.at("S")) of_block = std::max(of_block, block(0, 0));
-    EXPECT_LE(error, of_block);
-    EXPECT_LE(of_block, 8 * error);
+    double of_state = 0;  // of the blocks the one that holds both tokens
+    for (const Matrix<double>& block : bound.error.at("S")) of_state = std::max(of_state, block(0, 0));
+    EXPECT_LE(error, of_state);
+    EXPECT_LE(of_state, 8 * error);
+    const ErrorModel model = error_model(op, head, {Form::chunk, 2}, Contract{});
+    ASSERT_FALSE(model.undecided) << model.reason;
+    for (const Index t : {1, 2}) EXPECT_LE(error, model.deterministic(t, 0)) << t;
   }
 }
 
