@@ -168,13 +168,10 @@ TEST(DeltaRuleByChunks, IsNotBelievedWhereTheProcessorDisagrees) {
   }
 }
 
-#define NEEDS_A_GPU()                                 \
-  std::string why;                                    \
-  const CertifiedEngine* const gpu = gpu_engine(why); \
-  if (!gpu) GTEST_SKIP() << "not run: " << why
-
 TEST(GpuOracle, DeltaRulesAgreeWithTheProcessor) {
-  NEEDS_A_GPU();
+  std::string why;
+  const CertifiedEngine* const gpu = gpu_engine(why);
+  if (!gpu) GTEST_SKIP() << "not run: " << why;
   for (const char* kind : kinds)
     for (const auto& [n, d, dv] : {std::tuple(1, 1, 1),
                                    {63, 3, 2},

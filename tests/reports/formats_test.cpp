@@ -66,7 +66,7 @@ class Junit : public testing::Test {
   }
 };
 
-std::int64_t count(const Json& suite, const char* element) {
+std::int64_t elements(const Json& suite, const char* element) {
   std::int64_t found = 0;
   for (const auto& test : suite[3])
     for (const auto& outcome : test[3]) found += outcome[0] == element;
@@ -82,11 +82,11 @@ TEST_F(Junit, IsXmlWhoseCountsAgree) {
   for (const auto& suite : root[3]) {
     EXPECT_EQ(suite[0], "testsuite");
     EXPECT_EQ(suite[1]["tests"], std::to_string(suite[3].size()));
-    EXPECT_EQ(suite[1]["failures"], std::to_string(count(suite, "failure")));
-    EXPECT_EQ(suite[1]["errors"], std::to_string(count(suite, "error")));
-    EXPECT_EQ(suite[1]["skipped"], std::to_string(count(suite, "skipped")));
-    tests += static_cast<std::int64_t>(suite[3].size()), failures += count(suite, "failure");
-    errors += count(suite, "error"), skipped += count(suite, "skipped");
+    EXPECT_EQ(suite[1]["failures"], std::to_string(elements(suite, "failure")));
+    EXPECT_EQ(suite[1]["errors"], std::to_string(elements(suite, "error")));
+    EXPECT_EQ(suite[1]["skipped"], std::to_string(elements(suite, "skipped")));
+    tests += static_cast<std::int64_t>(suite[3].size()), failures += elements(suite, "failure");
+    errors += elements(suite, "error"), skipped += elements(suite, "skipped");
     for (const auto& test : suite[3]) {
       EXPECT_EQ(test[0], "testcase");
       for (const char* attribute : {"classname", "name", "time"})
