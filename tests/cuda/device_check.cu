@@ -1,7 +1,8 @@
 // Every CUDA kernel on the device against its definition in fp64 (direct masked sums; HLA by its proved compositions),
 // through the C interface: values, final states, splits, packing, grouped heads, strides, reruns, refusals; then times.
 // Prints a line per case; exit status 0 all as expected, 1 something is not, 77 no GPU.
-// `device_check check|small|reruns|wide|time [GLOB]`: small, for sanitizers; reruns, a thousand calls; wide, past 2^31 elements.
+// `device_check check|small|reruns|wide|time|variants [GLOB]`: small, for sanitizers; reruns, a thousand calls; wide, past 2^31
+// elements; variants, times of normalised calls, ridge, `printed` and `unmasked`.
 // rms: |error| / |o| over the tensor; worst: largest error of a row over the root mean square of that row of o.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -126,7 +127,8 @@ struct Direct {
   const double* z_more;  // or this column [T, H]
   const float* lambda;
   int levels;
-  double* o;  // [T, H, columns]
+  double* o;               // [T, H, columns]
+  bool exclusive = false;  // read before the token's own gate and term
 };
 __global__ void direct_rows(Direct d, int heads, int columns) {
   __shared__ double w[128];
@@ -135,18 +137,19 @@ __global__ void direct_rows(Direct d, int heads, int columns) {
   const int h = blockIdx.x % heads;
   for (int c = threadIdx.x; c < d.x.columns; c += 128) row[c] = d.x_scale * d.x.at(t, h, heads, c);
   double sum[3] = {0, 0, 0};  // up to 384 columns
-  for (int64_t begin = 0; begin <= t; begin += 128) {
+  const int64_t until = d.exclusive ? t - 1 : t;
+  for (int64_t begin = 0; begin <= until; begin += 128) {
     __syncthreads();
     const int64_t s = begin + threadIdx.x;
     double weight = 0;
-    if (s <= t && d.zeros[t * heads + h] == d.zeros[s * heads + h]) {
+    if (s <= until && d.zeros[until * heads + h] == d.zeros[s * heads + h]) {
       for (int c = 0; c < d.x.columns; ++c) weight += row[c] * d.y.at(s, h, heads, c);
-      weight *= d.y_scale * exp(d.power * (d.gate_sum[t * heads + h] - d.gate_sum[s * heads + h]));
+      weight *= d.y_scale * exp(d.power * (d.gate_sum[until * heads + h] - d.gate_sum[s * heads + h]));
       if (d.levels) weight *= d.lambda[(t * heads + h) * d.levels + (64 - __clzll(t ^ s))];
     }
     w[threadIdx.x] = weight;
     __syncthreads();
-    const int size = int(min(int64_t{128}, t + 1 - begin));
+    const int size = int(min(int64_t{128}, until + 1 - begin));
     for (int j = 0; j < 3; ++j) {
       const int c = threadIdx.x + 128 * j;
       if (c >= columns) continue;
@@ -160,6 +163,16 @@ __global__ void direct_rows(Direct d, int heads, int columns) {
   }
   for (int j = 0; j < 3; ++j)
     if (const int c = threadIdx.x + 128 * j; c < columns) d.o[(t * heads + h) * columns + c] = sum[j];
+}
+__global__ void add_scaled(double* to, const double* from, double scale, int64_t count) {
+  for (int64_t i = blockIdx.x * int64_t{256} + threadIdx.x; i < count; i += gridDim.x * int64_t{256})
+    to[i] += scale * from[i];
+}
+__global__ void add_rows(double* to, Rows rows, double scale, int heads, int64_t count) {
+  for (int64_t i = blockIdx.x * int64_t{256} + threadIdx.x; i < count; i += gridDim.x * int64_t{256}) {
+    const int c = i % rows.columns, h = i / rows.columns % heads;
+    to[i] += scale * rows.at(i / rows.columns / heads, h, heads, c);
+  }
 }
 // The delta rules: y <- alpha_s (y - beta_s (y.k_s) k_s) from t down.
 __global__ void direct_delta(Rows q, Rows k, Rows v, double scale, const double* gate, const float* beta,
@@ -315,6 +328,9 @@ struct Problem {
   bool normalize = false;
   bool delta() const { return op.find("delta") != std::string::npos; }
   bool levels() const { return op.find("log_linear") == 0; }
+  double option(const char* name, double otherwise) const {
+    return options.count(name) ? options.at(name).second : otherwise;
+  }
   bool gated() const {
     return op.find("mamba2") != std::string::npos || op.find("gated") != std::string::npos;
   }
@@ -355,7 +371,7 @@ Reference reference(const Problem& p) {
   std::vector<int> zeros(n * s.heads);
   std::vector<char> host;
   if (p.gated()) host = bytes_of(p.fields.at("g"));
-  const double decay = p.options.count("decay") ? p.options.at("decay").second : 1;
+  const double decay = p.option("decay", 1), ridge = p.option("ridge", 0);
   for (int h = 0; h < s.heads; ++h)
     for (int64_t t = 0; t < n; ++t) {
       const int64_t i = t * s.heads + h;
@@ -386,14 +402,15 @@ Reference reference(const Problem& p) {
     owned.push_back(d);
     return static_cast<double*>(d);
   };
-  const double scale = p.options.count("scale") ? p.options.at("scale").second : 1;
+  const double scale = p.option("scale", 1);
   const float* lambda = p.levels() ? static_cast<const float*>(p.fields.at("level_scales").data) : nullptr;
   const int levels = p.levels() ? int(p.fields.at("level_scales").shape[3]) : 0;
   auto lin = [&](Rows x, Rows y, Rows z, int power, bool extra, const double* more, double x_scale,
-                 double y_scale = 1) {
+                 double y_scale = 1, bool exclusive = false) {
     const int columns = z.columns + extra;
     double* o = buffer(columns);
-    Direct d{x, y, z, x_scale, y_scale, gate_sum, zero_count, power, extra && !more, more, lambda, levels, o};
+    Direct d{x,    y,      z,      x_scale, y_scale,  gate_sum, zero_count, power, extra && !more,
+             more, lambda, levels, o,       exclusive};
     if (n) direct_rows<<<unsigned(n * s.heads), 128>>>(d, s.heads, columns);
     CUDA(cudaGetLastError());
     return o;
@@ -415,13 +432,34 @@ Reference reference(const Problem& p) {
     double* o = lin(q, k, z, 1, false, nullptr, scale);
     return {o, s.dv + e};
   }
+  const auto add = [&](double* to, const double* from, double by, int columns) {
+    if (n && by != 0) add_scaled<<<1024, 256>>>(to, from, by, n * s.heads * columns);
+    CUDA(cudaGetLastError());
+    return to;
+  };
+  const auto with_ridge = [&](double* o) {
+    return ridge == 0 ? o : add(o, lin(q, q, v, 1, e, nullptr, scale, scale), ridge, s.dv + e);
+  };
   if (p.op == "hla2" && p.variant == "masked") {
     double* a = lin(q, k, k, 1, false, nullptr, scale);
-    return {lin(q, as_rows(a, s.d), v, 2, e, nullptr, scale), s.dv + e};
+    return {with_ridge(lin(q, as_rows(a, s.d), v, 2, e, nullptr, scale)), s.dv + e};
   }
   if (p.op == "hla2" && p.variant == "unmasked") {
     double* a = lin(q, k, k, 1, false, nullptr, scale);
+    if (n) add_rows<<<1024, 256>>>(a, q, ridge * scale, s.heads, n * s.heads * s.d);
     return {lin(as_rows(a, s.d), q, v, 1, e, nullptr, 1, scale), s.dv + e};
+  }
+  if (p.op == "hla2" && p.variant == "printed") {
+    double* a = lin(q, k, k, 1, false, nullptr, scale);
+    double* u = lin(as_rows(a, s.d), q, v, 1, e, nullptr, 1, scale);
+    double* b = lin(k, q, v, 1, e, nullptr, 1, scale, true);
+    return {with_ridge(add(u, lin(q, k, as_rows(b, s.dv + e), 1, false, nullptr, scale), -1, s.dv + e)),
+            s.dv + e};
+  }
+  if (p.op == "hla3" && p.variant == "unmasked") {
+    double* a = lin(q, k, k, 1, false, nullptr, scale);
+    double* b = lin(as_rows(a, s.d), q, q, 1, false, nullptr, 1, scale * scale);
+    return {lin(as_rows(b, s.d), k, v, 1, e, nullptr, 1), s.dv + e};
   }
   if (p.op == "hla3" && p.variant == "masked") {
     double* a = lin(q, k, k, 1, false, nullptr, scale);
@@ -493,6 +531,12 @@ const std::map<std::string, std::vector<std::pair<std::string, bool>>> moments =
     {"log_linear.masked", {{"S", false}}},
     {"log_linear_mamba2.masked", {{"S", false}}},
     {"log_linear_gated_delta.masked", {{"S", false}}}};
+// What goes with a moment of values in a normalised call.
+std::string companion(const std::string& op, const std::string& moment) {
+  static const std::map<std::string, std::string> names = {
+      {"C", "m"}, {"P", "m"}, {"E", "n"}, {"G", "h"}, {"F", "eta"}};
+  return moment == "S" && op != "hla2" ? "z" : names.count(moment) ? names.at(moment) : "";
+}
 Fields states(const Problem& p, const std::string& prefix, int64_t sequences, int levels) {
   Fields f;
   for (auto& [name, square] : moments.at(p.op + "." + p.variant)) {
@@ -500,6 +544,9 @@ Fields states(const Problem& p, const std::string& prefix, int64_t sequences, in
     if (p.levels()) shape.push_back(levels);
     shape.push_back(p.shape.d), shape.push_back(square ? p.shape.d : p.shape.dv);
     f[prefix + name] = make(shape, f32);
+    if (!p.normalize || companion(p.op, name).empty()) continue;
+    shape.pop_back();
+    f[prefix + companion(p.op, name)] = make(shape, f32);
   }
   if (p.levels()) f[prefix + "position"] = make({sequences}, i64);
   return f;
@@ -538,7 +585,7 @@ void check_case(const Problem& p, bool features) {
   if (!run(*k, whole)) return verdict(false, text(p));
   Error e = error_of(p, r, o);
   verdict(e.bad == 0 && e.rms < gate(p.kind), text(p), &e);
-  if (!features || p.normalize || p.shape.tokens < 8) return;
+  if (!features || p.shape.tokens < 8) return;
   const std::vector<char> first = bytes_of(o);
   {
     Prepared again(p.fields, {{"o", o}}, p.options);
@@ -662,6 +709,35 @@ bool decays(const std::string& op) {
   return op == "retention" || op == "ahla" || op == "hla2" || op == "hla3";
 }
 
+// Another variant, or the same normalised, or with ridge.
+void check_variant(const Problem& what, double decay, bool normalize, double ridge, bool features = true) {
+  Problem p = draw_problem(what.op, what.variant, what.kind, what.shape, 1, decay, normalize);
+  if (ridge != 0) p.options["ridge"] = {std::to_string(ridge), double(float(ridge))};
+  p.options["scale"] = {"0.3", double(0.3f)};
+  check_case(p, features);
+  free_all();
+}
+void check_variants(const std::string& op, Kind kind, double decay) {
+  if (op.find("delta") != std::string::npos) return;
+  const std::vector<Shape> shapes = {{300, 2, 2, 2, 2, 64, 64},
+                                     {300, 2, 1, 2, 1, 128, 128},
+                                     {150, 3, 1, 3, 3, 17, 5},
+                                     {200, 2, 2, 2, 2, 136, 72},
+                                     {130, 2, 2, 2, 2, 256, 256}};
+  for (const Shape& shape : shapes) {
+    const double decayed = shape.dv == 5 ? 1 : decay;
+    check_variant({op, "masked", kind, shape}, decayed, true, 0, op.find("log_linear") != 0);
+    if (op == "hla3") check_variant({op, "unmasked", kind, shape}, decayed, shape.d != 64, 0);
+    if (op != "hla2") continue;
+    check_variant({op, "masked", kind, shape}, decayed, true, 0.5);
+    check_variant({op, "masked", kind, shape}, decayed, false, 0.5);
+    check_variant({op, "unmasked", kind, shape}, decayed, shape.d != 64, shape.d == 64 ? 0 : 0.5);
+    // Decayed, the denominators of `printed` change their sign.
+    check_variant({op, "printed", kind, shape}, decayed, false, shape.d == 136 ? 0.5 : 0);
+    check_variant({op, "printed", kind, shape}, 1, true, shape.d == 128 ? 0.5 : 0);
+  }
+}
+
 void check_all(const char* glob, bool small) {
   auto wanted = [&](const std::string& op, Kind kind) {
     return fnmatch(glob, ("cuda." + op + "." + kind_names[kind]).c_str(), 0) == 0;
@@ -699,7 +775,13 @@ void check_all(const char* glob, bool small) {
                      small || i < 2 || shapes[i].d % 64 != 0 || shapes[i].d == 256);
           free_all();
         }
-        if (small) continue;
+        if (small) {
+          if (op.find("hla") != std::string::npos)
+            check_variant({op, "masked", kind, {130, 2, 1, 1, 2, 64, 64}}, decay, true, 0);
+          if (op == "hla2")
+            check_variant({op, "printed", kind, {130, 2, 1, 1, 2, 64, 64}}, decay, false, 0.5);
+          continue;
+        }
         if (decays(op)) {  // small enough for fp16, whose third-order rows would overflow
           Problem p = draw_problem(op, "masked", kind, {500, 2, 2, 2, 2, 128, 128}, 1, 1, false);
           p.options["scale"] = {"0.25", 0.25};
@@ -709,12 +791,7 @@ void check_all(const char* glob, bool small) {
         if (op.find("mamba2") != std::string::npos || op.find("gated") != std::string::npos)
           check_case(draw_problem(op, "masked", kind, {700, 2, 2, 2, 2, 64, 64}, 2, 1, false), true);
         free_all();
-        if (op.find("delta") == std::string::npos)
-          check_case(draw_problem(op, "masked", kind, {300, 2, 2, 2, 2, 64, 64}, 1, decay, true), false);
-        free_all();
-        if (op == "hla2")
-          check_case(draw_problem(op, "unmasked", kind, {300, 2, 2, 2, 2, 64, 64}, 1, decay, false), true);
-        free_all();
+        check_variants(op, kind, decay);
       }
   if (std::string(glob) == "*") {
     check_misuse();
@@ -756,17 +833,22 @@ std::vector<float> times_of(const attest_kernel& k, Prepared& call) {
 int part = 1, parts = 1, timings = 0;
 bool is_mine() { return timings++ % parts == part - 1; }
 
-void time_one(const char* op, double decay, Kind kind, int64_t n, int d) {
+void time_one(const char* op, double decay, Kind kind, int64_t n, int d, const char* variant = "masked",
+              bool normalize = false, double ridge = 0) {
   if (!is_mine()) return;
-  Problem p = draw_problem(op, "masked", kind, {n, 16, 16, 16, 16, d, d}, 1, decay, false);
+  Problem p = draw_problem(op, variant, kind, {n, 16, 16, 16, 16, d, d}, 1, decay, normalize);
+  if (ridge != 0) p.options["ridge"] = {"0.5", ridge};
   const attest_kernel& k = *kernel(name_of(p));
   Array o = output(p);
   Prepared call(p.fields, {{"o", o}}, p.options);
   if (run(k, call)) {
     const std::vector<float> times = times_of(k, call);
     const double ms = times[times.size() / 2];
-    std::printf("| %s%s | %s | %d | %lld | %.4f | %.4f..%.4f | %.0f |\n", op,
-                decays(op) ? (decay == 1 ? " (no decay)" : " (decay)") : "", kind_names[kind], d,
+    const std::string name = std::string(op) +
+                             (variant == std::string("masked") ? "" : std::string(" ") + variant) +
+                             (decays(op) ? (decay == 1 ? " (no decay)" : " (decay)") : "") +
+                             (normalize ? ", normalised" : "") + (ridge != 0 ? ", ridge" : "");
+    std::printf("| %s | %s | %d | %lld | %.4f | %.4f..%.4f | %.0f |\n", name.c_str(), kind_names[kind], d,
                 (long long)n, ms, times.front(), times.back(), 4.0 * n * 16 * d * width[kind] / ms / 1e6);
     std::fflush(stdout);
   }
@@ -790,6 +872,25 @@ void time_all(const char* glob) {
   for (const int d : {32, 64, 256})
     each(bf16, [&](const char* op) { time_one(op, decays(op) ? 0.999 : 1, bf16, 16384, d); });
   each(bf16, [&](const char* op) { time_one(op, decays(op) ? 0.999 : 1, bf16, 131072, 256); });
+}
+
+void time_variants(const char* glob) {
+  std::printf(
+      "| kernel | type | d = dv | T | ms (median of 15) | spread | GB/s of q k v o |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n");
+  for (const int64_t n : {4096, 131072}) {
+    const auto time = [&](const char* op, const char* variant, bool normalize, double ridge) {
+      if (fnmatch(glob, ("cuda." + std::string(op) + ".bf16").c_str(), 0) == 0)
+        time_one(op, decays(op) ? 0.999 : 1, bf16, n, 128, variant, normalize, ridge);
+    };
+    for (const char* op : {"linear", "mamba2", "ahla", "hla2", "hla3"}) time(op, "masked", true, 0);
+    time("hla2", "masked", true, 0.5);
+    time("hla2", "masked", false, 0.5);
+    time("hla2", "printed", false, 0);
+    time("hla2", "printed", true, 0.5);
+    time("hla2", "unmasked", false, 0);
+    time("hla3", "unmasked", false, 0);
+  }
 }
 
 __global__ void count_differences(const uint32_t* a, const uint32_t* b, int64_t words,
@@ -947,6 +1048,8 @@ int main(int argc, char** argv) {
   if (what == "time") {
     time_all(glob);
     time_steps(glob);
+  } else if (what == "variants") {
+    time_variants(glob);
   } else if (what == "reruns") {
     check_reruns(glob);
   } else if (what == "wide") {
@@ -954,7 +1057,7 @@ int main(int argc, char** argv) {
   } else {
     check_all(glob, what == "small");
   }
-  if (what != "time")
+  if (what != "time" && what != "variants")
     std::printf("%s: %d of the checks above failed\n", failures ? "FAIL" : "PASS", failures);
   return failures ? 1 : 0;
 }

@@ -149,29 +149,24 @@ struct Gate {
   }
 };
 
-// One Lin. `ones` (fp32, or none: 1) is the extra column of z that carries the normaliser.
+// One Lin: o = (x_scale Lin(x, y_scale y, z) + add_scale add) / (denominators + epsilon).
 struct Lin {
-  View x, y, z, o;  // rows of x, y: key_dim; of z, o: value_dim
+  View x, y, z, o;  // rows of x, y: key_dim; of z, o: value_dim; o of any type
   int key_dim = 0, value_dim = 0;
   int tile_keys = 0, tile_values = 0;  // the widths that matrix units work in, by zeros: 64 or 128
-  bool extra = false;                  // the extra column exists
-  const float* ones = nullptr;
-  float* denominator = nullptr;                     // its output
-  int64_t ones_stride = 1, denominator_stride = 1;  // between heads, of (B, T, H, stride)
+  bool of_ones = false;  // value_dim is 1; rows of z, and of o where it has z's type, are eight columns wide
   Gate gate;
-  bool exclusive = false;  // read before the token's own term
+  bool exclusive = false;  // read before the token's own gate and term
   float x_scale = 1, y_scale = 1;
-  View add;  // o = add_scale * add + coefficient * Lin
-  float add_scale = 1, coefficient = 1;
-  float* states =
-      nullptr;  // (segment, head, value_dim (+1), key_dim), column by column; of tiles on matrix units
-  float* fade = nullptr;  // (segment, head): the product of the gates
+  View add, denominators;  // or absent; denominators: one column
+  float add_scale = 1, epsilon = 0;
+  float* states = nullptr;  // (segment, head, value_dim, key_dim), column by column; of tiles on matrix units
+  float* fade = nullptr;    // (segment, head): the product of the gates
   // A piece of the keys on matrix units: sums before it are added, sums for the next are left in place of rows.
   bool take_sums = false, leave_sums = false;
   float4* sums = nullptr;  // (segment, head, chunk, 8, thread)
   __host__ __device__ int state_keys() const { return tile_keys > 0 ? tile_keys : key_dim; }
-  __host__ __device__ int state_columns() const { return tile_values > 0 ? tile_values : columns(); }
-  __host__ __device__ int columns() const { return value_dim + (extra ? 1 : 0); }
+  __host__ __device__ int state_columns() const { return tile_values > 0 ? tile_values : value_dim; }
 };
 
 // A state tensor [N, H, rows, columns] and its companion [N, H, rows], contiguous.
@@ -185,7 +180,7 @@ struct Moment {
           0;  // of the whole matrix, where data begins at the piece that a Lin takes; 0: those of the Lin
 };
 
-// Lins of the same x, y, gate and sizes, block beside block: what both read comes from memory once.
+// Lins of the same gate and sizes, block beside block: of the same x and y too, what both read comes from memory once.
 struct Lins {
   Lin lin[2];
   int count = 1;
@@ -297,6 +292,8 @@ cudaError_t launch_recurrent(const Context& context, const Recurrent& job);
 // out = S C - in for every sequence and head: G from F and F from G.
 cudaError_t launch_cross(const Context& context, const Moment& s, const Moment& c, const Moment& in,
                          const Moment& out, int key_dim, int value_dim);
+// A 1 and seven zeros.
+cudaError_t launch_one(const View& row, cudaStream_t stream);
 // o = sum / (denominator + epsilon), the denominator being the column after the last.
 cudaError_t launch_divide(const Context& context, const View& sum, const View& o, int value_dim,
                           float epsilon);

@@ -182,14 +182,14 @@ __device__ inline void load_faded(uint32_t (&faded)[chunk / 16][4], uint32_t z_t
   }
 }
 
-// G(t, s) of a thread's scores, zero where s is after t.
+// G(t, s) of a thread's scores, zero where s is after t; `exclusive`: of the token before.
 template <int scores>
-__device__ inline void weigh_scores(float (&weights)[scores / 2], const Gates& gate) {
+__device__ inline void weigh_scores(float (&weights)[scores / 2], const Gates& gate, int exclusive = 0) {
   const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = me.row + 8 * half, zeros = gate.zeros[t];
-    const float sum = gate.sum[t];
+    const int t = me.row + 8 * half - exclusive, zeros = gate.zeros[max(t, 0)];
+    const float sum = gate.sum[max(t, 0)];
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
       const int s = me.group * scores + 8 * j + me.pair;
@@ -204,7 +204,7 @@ __device__ inline void weigh_scores(float (&weights)[scores / 2], const Gates& g
 // The scores of a chunk, masked and faded, into the tile W: rows t, columns s.
 template <typename T, int scores, bool gated>
 __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
-                                    const float (&weights)[scores / 2]) {
+                                    const float (&weights)[scores / 2], int exclusive = 0) {
   const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -213,8 +213,8 @@ __device__ inline void store_scores(const float (&w)[scores / 2], uint8_t* tile,
     for (int j = 0; j < scores / 8; ++j) {
       const int s = first + 8 * j, i = 4 * j + 2 * half;
       const float low = gated ? w[i] * weights[i] : w[i], high = gated ? w[i + 1] * weights[i + 1] : w[i + 1];
-      *reinterpret_cast<uint32_t*>(tile + (at ^ 16 * j)) =
-          Pair<T>::pack(t >= s + is<Mutant::mask_strict> ? low : 0.f, t > s ? high : 0.f);
+      *reinterpret_cast<uint32_t*>(tile + (at ^ 16 * j)) = Pair<T>::pack(
+          t - exclusive >= s + is<Mutant::mask_strict> ? low : 0.f, t - exclusive > s ? high : 0.f);
     }
   }
 }
@@ -236,7 +236,7 @@ __device__ inline void pack_left(uint32_t (&left)[n / 8][4], const float (&d)[n]
 
 // A state P^T, `columns` of them, of a warpgroup in fp32 to or from (value_dim, key_dim).
 template <int columns>
-__device__ inline void load_state(float (&state)[columns / 2], const float* memory) {
+__device__ inline void load_state(float (&state)[columns / 2], const float* memory, float scale = 1) {
   const Thread me;
 #pragma unroll
   for (int j = 0; j < columns / 8; ++j)
@@ -244,7 +244,7 @@ __device__ inline void load_state(float (&state)[columns / 2], const float* memo
     for (int half = 0; half < 2; ++half) {
       const float2 two = *reinterpret_cast<const float2*>(
           memory + (me.group * 64 + me.row + 8 * half) * columns + 8 * j + me.pair);
-      state[4 * j + 2 * half] = two.x, state[4 * j + 2 * half + 1] = two.y;
+      state[4 * j + 2 * half] = scale * two.x, state[4 * j + 2 * half + 1] = scale * two.y;
     }
 }
 template <int columns>
@@ -301,9 +301,15 @@ __device__ inline void leave_rows(const float (&o)[32], float scale, const Tiles
   tile_to_rows<T, 64>(tiles.base + tile_at, to, base, size, me.group * 64, given);
 }
 
-// Columns of O^T times the gates from the start of the chunk.
-__device__ inline void fade_from_start(float (&o)[32], const Gates& gate) {
+// Columns of O^T times the gates from the start of the chunk; `exclusive`: to the token before.
+__device__ inline void fade_from_start(float (&o)[32], const Gates& gate, bool exclusive = false) {
   const Thread me;
+  if (exclusive) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+      if (const int t = 8 * (i / 4) + me.pair + i % 2; t > 0) o[i] *= gate.from_start[t - 1];
+    return;
+  }
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const float2 by = *reinterpret_cast<const float2*>(gate.from_start + 8 * j + me.pair);

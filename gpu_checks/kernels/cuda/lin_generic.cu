@@ -9,7 +9,6 @@ constexpr int rows_of_warp = 64;
 
 // Where row `row` and column `column` of a moment lie, for sequence and head `slot`.
 __device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
-  if (lin.extra && column == lin.value_dim) return slot * lin.key_dim + row;  // of its companion
   const int rows = m.rows > 0 ? m.rows : lin.key_dim, columns = m.columns > 0 ? m.columns : lin.value_dim;
   const int width = is<Mutant::extents_swapped> ? lin.key_dim : columns;
   const int64_t in_matrix =
@@ -17,12 +16,9 @@ __device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot
   return slot * rows * columns + in_matrix;
 }
 __device__ inline float read_moment(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
-  const bool companion = lin.extra && column == lin.value_dim;
-  const void* const data = companion ? m.companion : m.data;
   Moment read = m;
   if (is<Mutant::state_transposed> && lin.key_dim == lin.value_dim) read.transposed = !m.transposed;
-  return data ? load(data, index_in(read, lin, slot, row, column), companion ? m.companion_type : m.type)
-              : 0.f;
+  return m.data ? load(m.data, index_in(read, lin, slot, row, column), m.type) : 0.f;
 }
 
 template <bool with_output>
@@ -31,7 +27,7 @@ __global__ void __launch_bounds__(512)
   extern __shared__ float shared[];
   const int lane = threadIdx.x, warp = threadIdx.y, warps = blockDim.y, thread = warp * 32 + lane,
             threads = warps * 32;
-  const int columns = lin.columns(), padded = warps * rows_of_warp;
+  const int columns = lin.value_dim, padded = warps * rows_of_warp;
   const int64_t job = (is<Mutant::index_block_16_bits> ? blockIdx.x & 0xffff : blockIdx.x) / column_blocks,
                 segment = job / layout.heads;
   const int h = static_cast<int>(job % layout.heads),
@@ -74,14 +70,7 @@ __global__ void __launch_bounds__(512)
     for (int i = thread; i < size * 32; i += threads) {
       const int64_t token = place.first + begin + i / 32;
       const int c = column - lane + i % 32;
-      float value = 0;
-      if (c < lin.value_dim)
-        value = lin.z.read(place.batch, token, h, c);
-      else if (c < columns)
-        value = lin.ones
-                    ? lin.ones[((place.batch * layout.tokens + token) * layout.heads + h) * lin.ones_stride]
-                    : 1.f;
-      zs[i] = value;
+      zs[i] = c < columns ? lin.z.read(place.batch, token, h, c) : 0.f;
     }
     for (int i = thread; i < size; i += threads)
       alphas[i] = lin.gate.alpha(place.batch, place.first + begin + i, h);
@@ -112,18 +101,15 @@ __global__ void __launch_bounds__(512)
     __syncthreads();
     for (int i = thread; i < size * 32; i += threads) {
       const int c = column - lane + i % 32;
-      const int64_t token = place.first + begin + i / 32,
-                    row = (place.batch * layout.tokens + token) * layout.heads + h;
+      const int64_t token = place.first + begin + i / 32;
+      if (c >= columns) continue;
       float sum = 0;
       for (int w = 0; w < warps; ++w) sum += partial[(i / 32 * warps + w) * 32 + i % 32];
       if (is<Mutant::warp_counted_twice>)
         for (int w = 1; w < warps; ++w) sum += partial[i / 32 * warps * 32 + i % 32];
-      sum *= lin.coefficient;
-      if (lin.add.data && c < columns) sum += lin.add_scale * lin.add.read(place.batch, token, h, c);
-      if (c < lin.value_dim)
-        lin.o.write(place.batch, token, h, c, sum);
-      else if (c < columns)
-        lin.denominator[row * lin.denominator_stride] = sum;
+      if (lin.add.data) sum += lin.add_scale * lin.add.read(place.batch, token, h, c);
+      if (lin.denominators.data) sum /= lin.denominators.read(place.batch, token, h, 0) + lin.epsilon;
+      lin.o.write(place.batch, token, h, c, sum);
     }
   }
   if (with_output) return;
@@ -147,15 +133,14 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
   if (element >= size) return;
   const int sequence = static_cast<int>(job / layout.heads), h = static_cast<int>(job % layout.heads);
   const int column = static_cast<int>(element / keys), row = static_cast<int>(element % keys);
-  const bool inside = row < lin.key_dim && column < lin.columns();  // the rest of a tile is zero
-  const bool companion = lin.extra && column == lin.value_dim;
+  const bool inside = row < lin.key_dim && column < lin.value_dim;  // the rest of a tile is zero
   const int64_t slot = static_cast<int64_t>(sequence) * layout.heads + h;
   float running =
       inside ? read_moment(initial, lin, is<Mutant::state_of_sequence_zero> ? h : slot, row, column) : 0.f;
   const int64_t first = first_segment(layout, sequence), count = segment_count(layout, sequence);
   float* at = lin.states + (first * layout.heads + h) * size + element;
   const int64_t stride = static_cast<int64_t>(layout.heads) * size;
-  const bool more = (companion ? final.companion : final.data) != nullptr;
+  const bool more = final.data != nullptr;
   constexpr int batch = 8;  // loads in flight before the first is used
   for (int64_t base = 0; base < count; base += batch) {
     float own[batch], fade[batch];
@@ -174,9 +159,7 @@ __global__ void scan_segments(Layout layout, Lin lin, Moment initial, Moment fin
     at += batch * stride;
   }
   if (is<Mutant::packed_empty_unwritten> && count == 0) return;
-  if (void* data = companion ? final.companion : final.data; data && inside)
-    store(data, index_in(final, lin, slot, row, column), companion ? final.companion_type : final.type,
-          running);
+  if (final.data && inside) store(final.data, index_in(final, lin, slot, row, column), final.type, running);
 }
 
 __global__ void count_segments(Layout layout, int* bases) {
@@ -205,7 +188,7 @@ template <bool with_output>
 cudaError_t launch_generic(const Context& context, const Lin& lin, const Moment& initial) {
   const int warps = (lin.key_dim + rows_of_warp - 1) / rows_of_warp,
             batch_tokens = lin.key_dim <= 256 ? 16 : 4;
-  const int column_blocks = (lin.columns() + 31) / 32;
+  const int column_blocks = (lin.value_dim + 31) / 32;
   const int64_t blocks = context.layout.segments * context.layout.heads * column_blocks;
   if (blocks == 0) return cudaSuccess;
   const size_t bytes = sizeof(float) * batch_tokens * (2 * warps * rows_of_warp + 32 + 1 + 32 * warps);

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated>::thread
 #endif
 }
 
-template <typename T, int key_dim, int value_dim, bool gated>
+template <typename T, int key_dim, int value_dim, bool gated, bool simple>
 __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads, 1)
     lin_rows(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifndef __CUDA_ARCH_FEAT_SM90_ALL
@@ -70,15 +70,15 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   extern __shared__ uint8_t shared[];
   const W walk(layout, lins, shared);
   const Lin& lin = walk.lin;
+  const bool exclusive = !simple && lin.exclusive;
   if (walk.place.size <= 0) return;
   const int group = Thread().group;
-  const int64_t o_base = lin.o.at(walk.place.batch, walk.place.first, walk.h);
   const bool constant = lin.gate.kind == GateKind::constant;  // then every chunk has the same weights
   GateWalk<P::gate_slots> gates = walk.gates();
   gates.begin(1);
   walk.fetch(0);
   float state[key_dim / 2], weights[scores / 2];
-  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim);
+  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, 1 / lin.y_scale);
   for (int c = 0; c < walk.chunks; ++c) {
     const uint32_t x_tile = walk.x_tile(c), y_tile = walk.y_tile(c), z_tile = walk.z_tile(c), w_tile = x_tile;
     copies_wait<0>();
@@ -95,11 +95,11 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     for (int k = 0; k < key_dim / 16; ++k) multiply<T, 64, 0>(o, left[k], along_columns(x_tile, 0, k), k > 0);
     if constexpr (gated) {
       gates.make(c + 1);
-      if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c));
-      fade_from_start(o, gates.at(c));
+      if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c), exclusive);
+      fade_from_start(o, gates.at(c), exclusive);
     }
     if (!is<Mutant::scores_over_queries>) __syncthreads();
-    store_scores<T, scores, gated>(w, walk.tiles.base + (w_tile - walk.tiles.start), weights);
+    store_scores<T, scores, gated>(w, walk.tiles.base + (w_tile - walk.tiles.start), weights, exclusive);
     if constexpr (W::fades_keys) fade_rows<T, key_dim, P::threads>(walk.keys(c), gates.at(c).to_end);
 #pragma unroll
     for (int k = 0; k < chunk / 16; ++k) load_values(z[k], z_tile, k);
@@ -117,21 +117,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       if constexpr (W::fades_values) fade_values<T>(z[k], gates.at(c), k);
       multiply<T, key_dim, 1>(state, z[k], along_rows(y_tile, 0, k), true);
     }
-
-    float4* const sums = lin.sums + (walk.slot * (layout.segment / chunk) + c) * 8 * P::threads + threadIdx.x;
-    if (lin.take_sums)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float4 before = sums[i * P::threads];
-        o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
-      }
-    if (lin.leave_sums)
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        sums[i * P::threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
-    else
-      leave_rows<T>(o, lin.x_scale, walk.tiles, static_cast<int>(z_tile - walk.tiles.start), lin.o,
-                    o_base + c * chunk * lin.o.token, walk.size(c), lin.value_dim);
+    end_rows<T, simple>(o, walk, layout, c, static_cast<int>(z_tile - walk.tiles.start));
   }
 #endif
 }
@@ -145,9 +131,12 @@ cudaError_t launch_mma_states(const Context& context, const Lins& lins) {
   });
 }
 cudaError_t launch_mma_rows(const Context& context, const Lins& lins) {
+  const bool simple = is_simple(lins);
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
     using P = Plan<key_dim, value_dim, true, gated>;
-    return LinKernel{lin_rows<T, key_dim, value_dim, gated>, P::threads, P::bytes};
+    return LinKernel{
+        simple ? lin_rows<T, key_dim, value_dim, gated, true> : lin_rows<T, key_dim, value_dim, gated, false>,
+        P::threads, P::bytes};
   });
 }
 

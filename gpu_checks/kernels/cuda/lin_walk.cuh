@@ -71,6 +71,78 @@ struct Walk {
   __device__ uint8_t* values(int c) const { return tiles.base + (z_tile(c) - tiles.start); }
 };
 
+// A warpgroup's 64 columns of O, which it holds transposed: action(value, token of the chunk, column) of those that exist.
+template <typename Action>
+__device__ inline void each_of_rows(float (&o)[32], int size, int value_dim, Action action) {
+  const Thread me;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    const int t = 8 * (i / 4) + me.pair + i % 2, column = me.group * 64 + me.row + i % 4 / 2 * 8;
+    if (t < size && column < value_dim) action(o[i], t, column);
+  }
+}
+template <typename N>
+__device__ inline void add_rows(float (&o)[32], const View& rows, float scale, int64_t base, int size,
+                                int value_dim) {
+  const N* const from = static_cast<const N*>(rows.data) + base;
+  each_of_rows(o, size, value_dim, [&](float& value, int t, int column) {
+    value += scale * static_cast<float>(from[t * rows.token + column * rows.dim]);
+  });
+}
+
+// Whether rows leave as the products give them, in the input type.
+inline bool is_simple(const Lin& lin) {
+  return !lin.exclusive && !lin.add.data && !lin.denominators.data && lin.o.type == lin.y.type;
+}
+inline bool is_simple(const Lins& lins) {
+  return is_simple(lins.lin[0]) && (lins.count == 1 || is_simple(lins.lin[1]));
+}
+
+// The rows of chunk c out of O^T: with the sums of other keys, what is added, divided, and left; o_tile: where rows go through.
+template <typename T, bool simple, typename W>
+__device__ inline void end_rows(float (&o)[32], const W& walk, const Layout& layout, int c, int o_tile) {
+  constexpr int threads = W::value_dim / 64 * 128;
+  const Lin& lin = walk.lin;
+  const int64_t first = walk.place.first + c * chunk;
+  const int size = walk.size(c);
+#pragma unroll
+  for (int i = 0; i < 32; ++i) o[i] *= lin.x_scale * lin.y_scale;
+  float4* const sums = lin.sums + (walk.slot * (layout.segment / chunk) + c) * 8 * threads + threadIdx.x;
+  if (lin.take_sums && !is<Mutant::sums_not_added>)
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float4 before = sums[i * threads];
+      o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
+    }
+  if (lin.leave_sums) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      sums[i * threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    return;
+  }
+  if constexpr (simple) {
+    leave_rows<T>(o, 1, walk.tiles, o_tile, lin.o, lin.o.at(walk.place.batch, first, walk.h), size,
+                  lin.value_dim);
+    return;
+  }
+  const auto at = [&](const View& view) { return view.at(walk.place.batch, first, walk.h); };
+  if (lin.add.data && lin.add.type == Type::f32)
+    add_rows<float>(o, lin.add, lin.add_scale, at(lin.add), size, lin.value_dim);
+  else if (lin.add.data)
+    add_rows<T>(o, lin.add, lin.add_scale, at(lin.add), size, lin.value_dim);
+  if (lin.denominators.data) {
+    const float* const by = static_cast<const float*>(lin.denominators.data) + at(lin.denominators);
+    each_of_rows(o, size, lin.value_dim,
+                 [&](float& value, int t, int) { value /= by[t * lin.denominators.token] + lin.epsilon; });
+  }
+  if (lin.o.type == Type::f32) {
+    float* const to = static_cast<float*>(lin.o.data) + at(lin.o);
+    each_of_rows(o, size, lin.value_dim,
+                 [&](float value, int t, int column) { to[t * lin.o.token + column] = value; });
+  } else
+    leave_rows<T>(o, 1, walk.tiles, o_tile, lin.o, at(lin.o), size, lin.value_dim);
+}
+
 // A kernel of Lin, its threads and its bytes of shared memory.
 struct LinKernel {
   void (*kernel)(Layout, Lins);

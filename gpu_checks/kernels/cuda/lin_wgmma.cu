@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, false, gated, shared>
 }
 
 // The scores run a chunk ahead of the state, so that their way through shared memory overlaps with its products.
-template <typename T, int key_dim, int value_dim, bool gated>
+template <typename T, int key_dim, int value_dim, bool gated, bool simple>
 __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads, 1)
     lin_rows(const __grid_constant__ Layout layout, const __grid_constant__ Lins lins) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -109,15 +109,15 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   extern __shared__ uint8_t shared[];
   const W walk(layout, lins, shared);
   const Lin& lin = walk.lin;
+  const bool exclusive = !simple && lin.exclusive;
   const int chunks = walk.chunks;
   if (walk.place.size <= 0) return;
   const int group = shared_by_warp(Thread().group);
-  const int64_t o_base = lin.o.at(walk.place.batch, walk.place.first, walk.h);
   GateWalk<3> gates = walk.gates();
   gates.begin(2);
   for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
   float state[key_dim / 2], w[scores / 2], o[32];
-  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim);
+  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, 1 / lin.y_scale);
   auto w_at = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   auto start_scores = [&](int c) {
 #pragma unroll
@@ -131,8 +131,8 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   auto finish_scores =
       [&](int c) {  // and the keys whose scores they are: nobody else reads them before the barrier
         if constexpr (gated)
-          if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c));
-        store_scores<T, scores, gated>(w, walk.tiles.base + w_at(c), weights);
+          if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c), exclusive);
+        store_scores<T, scores, gated>(w, walk.tiles.base + w_at(c), weights, exclusive);
         if constexpr (W::fades_keys)
           fade_rows<T, key_dim, 128, scores>(walk.keys(c), gates.at(c).to_end, group * scores);
       };
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       products_wait<1>();
       pin(o);
       pin(left);
-      fade_from_start(o, gates.at(c));
+      fade_from_start(o, gates.at(c), exclusive);
       products_begin();
     }
 #pragma unroll
@@ -189,20 +189,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     if (c + 1 < chunks) finish_scores(c + 1);
     products_wait<1>();
     pin(o);
-    float4* const sums = lin.sums + (walk.slot * (layout.segment / chunk) + c) * 8 * P::threads + threadIdx.x;
-    if (lin.take_sums && !is<Mutant::sums_not_added>)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float4 before = sums[i * P::threads];
-        o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
-      }
-    if (lin.leave_sums)
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        sums[i * P::threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
-    else
-      leave_rows<T>(o, lin.x_scale, walk.tiles, P::o_at, lin.o, o_base + c * chunk * lin.o.token,
-                    walk.size(c), lin.value_dim);
+    end_rows<T, simple>(o, walk, layout, c, P::o_at);
     products_wait<0>();
     pin(state);
     if constexpr (W::fades_values) pin(faded);
@@ -226,9 +213,12 @@ cudaError_t launch_wgmma_states(const Context& context, const Lins& lins) {
 }
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins) {
   if (tended_rows_pay(lins)) return launch_tended_rows(context, lins);
+  const bool simple = is_simple(lins);
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
     using P = Plan<key_dim, value_dim, true, gated>;
-    return LinKernel{lin_rows<T, key_dim, value_dim, gated>, P::threads, P::bytes};
+    return LinKernel{
+        simple ? lin_rows<T, key_dim, value_dim, gated, true> : lin_rows<T, key_dim, value_dim, gated, false>,
+        P::threads, P::bytes};
   });
 }
 

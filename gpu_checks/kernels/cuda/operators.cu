@@ -4,15 +4,25 @@
 // by zeros, which changes no value, and narrowed again: to a multiple of 8, or, for what is not made of Lins, to 64 or a
 // multiple of 128.
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "gpu_checks/kernels/cuda/launch.cuh"
 #include "gpu_checks/kernels/cuda/operators.hpp"
 
 namespace attest::cuda {
 namespace {
 
 constexpr int chunk = 64;
+
+// The state of the Lin of ones, as a state of its own.
+Moment companion_of(const Moment& m) {
+  Moment result;
+  result.data = m.companion, result.type = m.companion_type;
+  return result;
+}
 
 class Composer {
  public:
@@ -51,6 +61,12 @@ class Composer {
       if (!counting()) check(launch_step(context_, step_job()), "step");
       return;
     }
+    compose_operator();
+    used = std::max(used, peak_);
+  }
+
+ private:
+  void compose_operator() {
     switch (call_.op) {
       case Op::ahla:
         return ahla();
@@ -68,8 +84,6 @@ class Composer {
         return recurrent();
     }
   }
-
- private:
   static constexpr bool states_only = true;
 
   bool counting() const { return base_ == nullptr; }
@@ -94,7 +108,9 @@ class Composer {
 
   // The matrix path takes the whole call or none of it.
   bool choose_path() const {
-    if (call_.normalize || call_.ridge != 0 || call_.variant != Variant::masked) return false;
+    if (!take_whole_rows({&call_.q, &call_.o}, call_.type)) return false;
+    const bool scales_states = call_.ridge != 0 || call_.variant != Variant::masked;
+    if (scales_states && !std::isnormal(1 / (call_.scale * call_.scale))) return false;
     Lin lin;
     lin.x = call_.q, lin.y = call_.k, lin.z = call_.v, lin.o = call_.o;
     lin.key_dim = call_.key_dim, lin.value_dim = call_.value_dim;
@@ -152,24 +168,21 @@ class Composer {
     }
   }
 
-  Lin lin(const View& x, const View& y, const View& z, const View& o, int value_dim, int power) const {
+  // Of rows that both() gives it.
+  Lin lin(const View& x, const View& y, int power) const {
     Lin result;
-    result.x = x, result.y = y, result.z = z, result.o = o;
-    result.key_dim = call_.key_dim, result.value_dim = value_dim;
+    result.x = x, result.y = y;
+    result.key_dim = call_.key_dim;
     result.gate = call_.gate;
     result.gate.power = power;
     return result;
   }
-  // The extra column: ones from `source` (or 1), the denominator beside the rows of o.
-  void with_extra(Lin& lin, const View* source) const {
-    if (!call_.normalize) return;
-    lin.extra = true;
-    if (source)
-      lin.ones = static_cast<const float*>(source->data) + lin.value_dim, lin.ones_stride = source->head;
-    lin.denominator = static_cast<float*>(lin.o.data) + lin.value_dim;
-    lin.denominator_stride = lin.o.head;
+  // Of rows as wide as keys.
+  Lin lin(const View& x, const View& y, const View& z, const View& o, int power) const {
+    Lin result = lin(x, y, power);
+    result.z = z, result.o = o, result.value_dim = call_.key_dim;
+    return result;
   }
-  int with_column(int columns) const { return columns + (call_.normalize ? 1 : 0); }
 
   static constexpr int widest = 128;  // of a piece
   // The piece of a Lin that begins with this column of the keys and this one of the values.
@@ -178,7 +191,8 @@ class Composer {
     const auto from = [](View& view, int column) {
       if (view.data) view.data = static_cast<char*>(view.data) + int64_t{column} * bytes_of(view.type);
     };
-    from(piece.x, key), from(piece.y, key), from(piece.z, value), from(piece.o, value);
+    from(piece.x, key), from(piece.y, key), from(piece.z, value), from(piece.o, value),
+        from(piece.add, value);
     piece.key_dim = std::min(widest, whole.key_dim - key);
     piece.value_dim = std::min(widest, whole.value_dim - value);
     piece.tile_keys = piece.key_dim <= 64 ? 64 : widest,
@@ -201,13 +215,12 @@ class Composer {
     Moment initial, final;
   };
   bool states_needed(const Pass& pass) const {
-    return pass.final.data || pass.final.companion || context_.layout.bounds ||
-           context_.layout.per_sequence > 1;
+    return pass.final.data || context_.layout.bounds || context_.layout.per_sequence > 1;
   }
   void run(const Lin& job, const Moment& initial, const Moment& final, bool only_states = false) {
     run({Pass{job, initial, final}}, only_states);
   }
-  // Passes of one x, y and gate that read nothing of each other.
+  // Passes of one gate that read nothing of each other.
   void run(std::vector<Pass> passes, bool only_states = false) {
     for (Pass& pass : passes)
       if (only_states) pass.job.x = View{};
@@ -215,7 +228,7 @@ class Composer {
     for (Pass& pass : passes) {
       const int64_t slots = context_.layout.segments * context_.layout.heads;
       const size_t before = used;
-      pass.job.states = take<float>(slots * pass.job.columns() * pass.job.key_dim);
+      pass.job.states = take<float>(slots * pass.job.value_dim * pass.job.key_dim);
       pass.job.fade = take<float>(slots);
       release(before);
       if (counting()) continue;
@@ -281,167 +294,177 @@ class Composer {
     used = before;
   }
 
-  // Where the last pass of a call writes: the output, or sums with their denominators.
-  View sums_or_output() { return call_.normalize ? rows(with_column(call_.value_dim), Type::f32) : call_.o; }
-  void finish(const View& sums) {
-    used = std::max(used, peak_);
-    if (!call_.normalize || counting()) return;
-    check(launch_divide(context_, sums, call_.o, call_.value_dim, call_.epsilon), "division");
+  // Rows of values and, where a call is normalised, those of the same operator on ones: fp32, or eight columns of which
+  // the first counts, as matrix units take them.
+  struct Rows {
+    View values, ones;
+  };
+  Rows values() {
+    if (call_.normalize && !one_) {
+      one_.emplace();
+      one_->type = between(), one_->data = take<float>(8);
+      if (!counting()) check(launch_one(*one_, call_.stream), "ones");
+    }
+    return {call_.v, one_.value_or(View{})};
+  }
+  Rows rows_between() {
+    return {rows(call_.value_dim, between()), call_.normalize ? rows(8, between()) : View{}};
+  }
+  Rows rows_to_add() {
+    return {rows(call_.value_dim, Type::f32), call_.normalize ? rows(1, Type::f32) : View{}};
+  }
+  // A Lin of values, and of ones.
+  std::vector<Pass> both(Lin job, const Rows& z, const Rows& o, const Moment& initial, const Moment& final,
+                         const Rows& add = {}) const {
+    job.z = z.values, job.o = o.values, job.value_dim = call_.value_dim;
+    if (add.values.data) job.add = add.values;
+    std::vector<Pass> passes{{job, initial, final}};
+    if (!call_.normalize) return passes;
+    job.z = z.ones, job.o = o.ones, job.value_dim = 1, job.of_ones = true;
+    if (add.values.data) job.add = add.ones;
+    passes.push_back({job, companion_of(initial), companion_of(final)});
+    return passes;
+  }
+  // The Lins that end a call: that of values is divided by that of ones.
+  void run_last(const Lin& job, const Rows& z, const Moment& initial, const Moment& final,
+                const Rows& add = {}) {
+    const Rows o = {call_.o, call_.normalize ? rows(1, Type::f32) : View{}};
+    std::vector<Pass> passes = both(job, z, o, initial, final, add);
+    if (call_.normalize) {
+      run({passes[1]});
+      passes[0].job.denominators = o.ones, passes[0].job.epsilon = call_.epsilon;
+    }
+    run({passes[0]});
   }
   static Moment transposed(Moment m) {
     m.transposed = true;
     return m;
   }
-  Moment fresh(const Moment& like) {
+  Moment fresh() {
     const int64_t count = static_cast<int64_t>(call_.sequences) * call_.heads * call_.key_dim;
     Moment m;
     m.data = take<float>(count * call_.value_dim);
     if (call_.normalize) m.companion = take<float>(count);
-    static_cast<void>(like);
     return m;
   }
   static bool given(const Moment& m) { return m.data || m.companion; }
 
   void first_order() {
-    const View o = sums_or_output();
-    Lin job = lin(call_.q, call_.k, call_.v, o, call_.value_dim, 1);
+    Lin job = lin(call_.q, call_.k, 1);
     job.x_scale = call_.scale;
-    with_extra(job, nullptr);
-    run(job, call_.initial.moments[0], call_.final.moments[0]);
-    finish(o);
+    run_last(job, values(), call_.initial.moments[0], call_.final.moments[0]);
   }
 
   void ahla() {
-    const View r = rows(with_column(call_.value_dim), between()), o = sums_or_output();
-    Lin first = lin(call_.q, call_.k, call_.v, r, call_.value_dim, 1);
-    Lin second = lin(call_.q, call_.k, r, o, call_.value_dim, 1);
-    first.x_scale = second.x_scale = call_.scale;
-    with_extra(first, nullptr);
-    with_extra(second, &r);
-    run(first, call_.initial.moments[0], call_.final.moments[0]);
-    run(second, call_.initial.moments[1], call_.final.moments[1]);
-    finish(o);
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const Rows r = rows_between();
+    Lin job = lin(call_.q, call_.k, 1);
+    job.x_scale = call_.scale;
+    run(both(job, values(), r, from[0], to[0]));
+    run_last(job, r, from[1], to[1]);
   }
 
   void hla2() {
     const Moment *from = call_.initial.moments, *to = call_.final.moments;
     const View a = rows(call_.key_dim, between());
-    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    Lin first = lin(call_.q, call_.k, call_.k, a, 1);
     first.x_scale = call_.scale;
     // F = S C - G at both ends of the call.
     const bool import = given(from[2]) || (given(from[0]) && given(from[1])), leave = given(to[2]);
     Moment f_initial, f_final, s_final = to[0], c_final = to[1];
-    if (import) f_initial = fresh(from[2]);
+    if (import) f_initial = fresh();
     if (leave) {
-      f_final = fresh(to[2]);
-      if (!given(c_final)) c_final = fresh(to[1]);
+      f_final = fresh();
+      if (!given(c_final)) c_final = fresh();
       if (!given(s_final))
         s_final.data =
             take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * call_.key_dim * call_.key_dim);
     }
-    const View o = sums_or_output();
     if (import && !counting())
       check(launch_cross(context_, from[0], from[1], from[2], f_initial, call_.key_dim, call_.value_dim),
             "initial F");
     run(first, transposed(from[0]), transposed(s_final));
-    Lin second = lin(call_.q, a, call_.v, o, call_.value_dim, is<Mutant::decay_power_low> ? 1 : 2);
+    Lin second = lin(call_.q, a, is<Mutant::decay_power_low> ? 1 : 2);
     second.x_scale = call_.scale;
-    with_extra(second, nullptr);
-    View ridge;
+    Rows ridge;
     if (call_.ridge != 0) {
-      ridge = rows(with_column(call_.value_dim), Type::f32);
-      Lin third = lin(call_.q, call_.q, call_.v, ridge, call_.value_dim, 1);
-      third.x_scale = third.y_scale = call_.scale;
-      with_extra(third, nullptr);
-      run(third, from[1], c_final);
-      second.add = ridge, second.add_scale = call_.ridge;
+      ridge = ridge_rows(from[1], c_final);
+      second.add_scale = call_.ridge;
     } else if (given(c_final)) {
-      Lin third = lin(call_.q, call_.q, call_.v, o, call_.value_dim, 1);
+      Lin third = lin(call_.q, call_.q, 1);
       third.y_scale = call_.scale;
-      with_extra(third, nullptr);
-      run(third, from[1], c_final, states_only);
+      run(both(third, values(), Rows{}, from[1], c_final), states_only);
     }
-    run(second, is<Mutant::third_moment_not_restored> ? Moment{} : f_initial, f_final);
+    run_last(second, values(), is<Mutant::third_moment_not_restored> ? Moment{} : f_initial, f_final, ridge);
     if (leave && !counting())
       check(launch_cross(context_, s_final, c_final, f_final, to[2], call_.key_dim, call_.value_dim),
             "final G");
-    finish(o);
+  }
+  // q_t^T C_t
+  Rows ridge_rows(const Moment& initial, const Moment& final) {
+    const Rows result = rows_to_add();
+    Lin job = lin(call_.q, call_.q, 1);
+    job.x_scale = job.y_scale = call_.scale;
+    run(both(job, values(), result, initial, final));
+    return result;
   }
 
   void hla2_unmasked() {
-    const View a = rows(call_.key_dim, Type::f32), o = sums_or_output();
-    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    const Moment *from = call_.initial.moments, *to = call_.final.moments;
+    const View a = rows(call_.key_dim, between());
+    Lin first = lin(call_.q, call_.k, call_.k, a, 1);
     first.x_scale = call_.scale;
     if (call_.ridge != 0) first.add = call_.q, first.add_scale = call_.ridge * call_.scale;
-    run(first, call_.initial.moments[0], call_.final.moments[0]);
-    Lin second = lin(a, call_.q, call_.v, o, call_.value_dim, 1);
+    run(first, from[0], to[0]);
+    Lin second = lin(a, call_.q, 1);
     second.y_scale = call_.scale;
-    with_extra(second, nullptr);
-    run(second, call_.initial.moments[1], call_.final.moments[1]);
-    finish(o);
+    run_last(second, values(), from[1], to[1]);
   }
 
   void hla2_printed() {
     const Moment *from = call_.initial.moments, *to = call_.final.moments;
-    const int columns = with_column(call_.value_dim);
-    const View a = rows(call_.key_dim, Type::f32), u = rows(columns, Type::f32), b = rows(columns, Type::f32),
-               o = sums_or_output();
-    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    const View a = rows(call_.key_dim, between());
+    const Rows u = rows_to_add(), b = rows_between();
+    Lin first = lin(call_.q, call_.k, call_.k, a, 1);
     first.x_scale = call_.scale;
     run(first, from[0], to[0]);
-    Lin second = lin(a, call_.q, call_.v, u, call_.value_dim, 1);
-    second.y_scale = call_.scale;
-    if (call_.ridge != 0) {
-      const View ridge = rows(columns, Type::f32);
-      Lin extra = lin(call_.q, call_.q, call_.v, ridge, call_.value_dim, 1);
-      extra.x_scale = extra.y_scale = call_.scale;
-      with_extra(extra, nullptr);
-      run(extra, from[1], Moment{});
-      second.add = ridge, second.add_scale = call_.ridge;
-    }
-    with_extra(second, nullptr);
-    run(second, from[1], to[1]);
-    Lin third = lin(call_.k, call_.q, call_.v, b, call_.value_dim, 1);
+    Rows ridge;
+    if (call_.ridge != 0) ridge = ridge_rows(from[1], Moment{});
+    Lin second = lin(a, call_.q, 1);
+    second.y_scale = call_.scale, second.add_scale = call_.ridge;
+    run(both(second, values(), u, from[1], to[1], ridge));
+    Lin third = lin(call_.k, call_.q, 1);
     third.y_scale = call_.scale;
     third.exclusive = true;
-    with_extra(third, nullptr);
-    run(third, from[1], Moment{});
-    Lin last = lin(call_.q, call_.k, b, o, call_.value_dim, 1);
-    last.x_scale = call_.scale;
-    last.add = u, last.coefficient = -1;
-    with_extra(last, &b);
-    run(last, from[2], to[2]);
-    finish(o);
+    run(both(third, values(), b, from[1], Moment{}));
+    Lin last = lin(call_.q, call_.k, 1);
+    last.x_scale = -call_.scale;
+    run_last(last, b, from[2], to[2], u);
   }
 
   void hla3() {
     const Moment *from = call_.initial.moments, *to = call_.final.moments;
-    const View a = rows(call_.key_dim, between()), r = rows(with_column(call_.value_dim), between()),
-               o = sums_or_output();
-    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
-    Lin second = lin(call_.q, call_.k, call_.v, r, call_.value_dim, 1);
-    Lin third = lin(call_.q, a, r, o, call_.value_dim, 3);
+    const View a = rows(call_.key_dim, between());
+    const Rows r = rows_between();
+    Lin first = lin(call_.q, call_.k, call_.k, a, 1), second = lin(call_.q, call_.k, 1),
+        third = lin(call_.q, a, 3);
     first.x_scale = second.x_scale = third.x_scale = call_.scale;
-    with_extra(second, nullptr);
-    with_extra(third, &r);
-    run({Pass{first, transposed(from[0]), transposed(to[0])}, Pass{second, from[1], to[1]}});
-    run(third, from[2], to[2]);
-    finish(o);
+    std::vector<Pass> passes = both(second, values(), r, from[1], to[1]);
+    passes.insert(passes.begin(), Pass{first, transposed(from[0]), transposed(to[0])});
+    run(passes);
+    run_last(third, r, from[2], to[2]);
   }
 
   void hla3_unmasked() {
     const Moment *from = call_.initial.moments, *to = call_.final.moments;
-    const View a = rows(call_.key_dim, Type::f32), b = rows(call_.key_dim, Type::f32), o = sums_or_output();
-    Lin first = lin(call_.q, call_.k, call_.k, a, call_.key_dim, 1);
+    const View a = rows(call_.key_dim, between()), b = rows(call_.key_dim, between());
+    Lin first = lin(call_.q, call_.k, call_.k, a, 1);
     first.x_scale = call_.scale;
     run(first, from[0], to[0]);
-    Lin second = lin(a, call_.q, call_.q, b, call_.key_dim, 1);
+    Lin second = lin(a, call_.q, call_.q, b, 1);
     second.y_scale = call_.scale * call_.scale;
     run(second, from[1], to[1]);
-    Lin third = lin(b, call_.k, call_.v, o, call_.value_dim, 1);
-    with_extra(third, nullptr);
-    run(third, from[2], to[2]);
-    finish(o);
+    run_last(lin(b, call_.k, 1), values(), from[2], to[2]);
   }
 
   LogLinear log_linear_job() const {
@@ -666,7 +689,7 @@ class Composer {
     if (call_.levels > 0) {
       job.levels = std::max({call_.levels, call_.initial.levels, call_.final.levels});
       job.memory = take<float>(static_cast<int64_t>(call_.sequences) * call_.heads * job.levels *
-                               call_.key_dim * with_column(call_.value_dim));
+                               call_.key_dim * (call_.value_dim + call_.normalize));
     }
     return job;
   }
@@ -674,15 +697,18 @@ class Composer {
     if (levels_tuned_) return log_linear();
     if (delta_tuned_) return delta();
     if (delta_wide_) return delta_wide();
-    const View o = sums_or_output();
+    const View o = call_.normalize ? rows(call_.value_dim + 1, Type::f32) : call_.o;
     const Recurrent job = recurrent_job(o);
-    if (!counting()) check(launch_recurrent(context_, job), "recurrence");
-    finish(o);
+    if (counting()) return;
+    check(launch_recurrent(context_, job), "recurrence");
+    if (call_.normalize)
+      check(launch_divide(context_, o, call_.o, call_.value_dim, call_.epsilon), "division");
   }
 
   const Call& call_;
   char* base_;
   Context context_;
+  std::optional<View> one_;
   bool tuned_ = false, levels_tuned_ = false, delta_tuned_ = false, delta_wide_ = false, stepping_ = false;
   size_t peak_ = 0;
 };
@@ -705,11 +731,12 @@ class Widened {
   void narrow() {
     check(launch_copy_rows(call.o, original_.o, call.batch, call.tokens, call.heads, call.value_dim,
                            original_.value_dim, call.stream));
-    for (int i = 0; i < 4; ++i)
-      if (original_.final.moments[i].data)
-        check(launch_copy_matrices(call.final.moments[i], original_.final.moments[i], count(call.final),
-                                   call.key_dim, columns(call, i), original_.key_dim, columns(original_, i),
-                                   call.stream));
+    for (int i = 0; i < 4; ++i) {
+      const Moment &wide = call.final.moments[i], &own = original_.final.moments[i];
+      copy(wide, own, count(call.final), call.key_dim, columns(call, i), original_.key_dim,
+           columns(original_, i));
+      copy(companion_of(wide), companion_of(own), count(call.final), call.key_dim, 1, original_.key_dim, 1);
+    }
   }
   Call call;
   size_t used = 0;
@@ -717,7 +744,8 @@ class Widened {
 
  private:
   static int columns(const Call& of, int moment) {
-    const bool square = moment == 0 && (of.op == Op::hla2 || of.op == Op::hla3);
+    const bool square = (moment == 0 && (of.op == Op::hla2 || of.op == Op::hla3)) ||
+                        (moment == 1 && of.op == Op::hla3 && of.variant == Variant::unmasked);
     return square ? of.key_dim : of.value_dim;
   }
   int64_t count(const States& states) const {
@@ -748,13 +776,22 @@ class Widened {
   }
   void widen(States& states, int i, bool filled) {
     Moment& moment = states.moments[i];
-    if (!moment.data) return;
+    const int64_t floats = count(states) * call.key_dim * static_cast<int64_t>(sizeof(float));
     Moment wide;
-    wide.data = take(count(states) * call.key_dim * columns(call, i) * static_cast<int64_t>(sizeof(float)));
-    if (base_ && filled)
-      check(launch_copy_matrices(moment, wide, count(states), original_.key_dim, columns(original_, i),
-                                 call.key_dim, columns(call, i), call.stream));
+    if (moment.data) wide.data = take(floats * columns(call, i));
+    if (moment.companion) wide.companion = take(floats);
+    if (filled) {
+      copy(moment, wide, count(states), original_.key_dim, columns(original_, i), call.key_dim,
+           columns(call, i));
+      copy(companion_of(moment), companion_of(wide), count(states), original_.key_dim, 1, call.key_dim, 1);
+    }
     moment = wide;
+  }
+  void copy(const Moment& from, const Moment& to, int64_t matrices, int from_rows, int from_columns,
+            int to_rows, int to_columns) {
+    if (base_ && from.data)
+      check(launch_copy_matrices(from, to, matrices, from_rows, from_columns, to_rows, to_columns,
+                                 call.stream));
   }
 
   const Call& original_;

@@ -1,4 +1,6 @@
 // Which matrix units a call can use: those of the device, and of the code that this library has for it.
+#include <cmath>
+
 #include "gpu_checks/kernels/cuda/launch.cuh"
 
 namespace attest::cuda {
@@ -31,11 +33,13 @@ MatrixUnits matrix_units() {
 
 bool matrix_units_support(const Context& context, const Lin& lin) {
   const Type type = lin.y.type;
-  if (context.units == MatrixUnits::none || lin.key_dim % 8 != 0 || lin.value_dim % 8 != 0) return false;
+  if (context.units == MatrixUnits::none || lin.key_dim % 8 != 0) return false;
+  if (lin.value_dim % 8 != 0 && !lin.of_ones) return false;
   if (!built_for(type, lin.tile_keys) || !built_for(type, lin.tile_values)) return false;
-  if (lin.extra || lin.exclusive || lin.add.data || lin.coefficient != 1) return false;
   if (!take_whole_rows({&lin.y, &lin.z}, type)) return false;
-  return !lin.x.data || (lin.y_scale == 1 && take_whole_rows({&lin.x, &lin.o}, type));
+  if (!lin.x.data) return true;
+  if (!std::isfinite(1 / lin.y_scale) || !takes_whole_rows(lin.x, type)) return false;
+  return lin.o.type == Type::f32 || takes_whole_rows(lin.o, type);
 }
 
 }  // namespace attest::cuda
