@@ -2,7 +2,9 @@
 //
 // Form. Everything of first order, and HLA by composition, is one primitive, Lin (reference/operators/common):
 //   o_t = sum_{s<=t} G(t,s) (x_t.y_s) z_s + G(t,start) x_t^T P,   P <- G(end,start) P + sum_s G(end,s) y_s z_s^T
-//   hla2 = Lin_{g^2}(Q, A, V), A = Lin_g(Q, K, K); ahla = Lin(Q, K, Lin(Q, K, V)); hla3 = Lin_{g^3}(Q, A, Lin_g(Q, K, V)).
+//   hla2 = Lin_{g^2}(Q, A, V), A = Lin_g(Q, K, K); ahla = Lin(Q, K, Lin(Q, K, V)); hla3 = Lin_{g^3}(Q, A, Lin_g(Q, K, V));
+//   unmasked hla2 = Lin_g(A, Q, V); printed = that less Lin_g(Q, K, B), B = Lin_g(K, Q, V) of the token before.
+// A normalised call divides, in fp32, by the same Lins of ones, which are rows of one value column.
 // The direct form F = S C - G is carried, which subtracts nothing; G of the state is made at the ends of a call.
 // Phases: a sequence is cut into segments, as many as fill the device; (1) every segment's own state, from zero;
 // (2) a scan over the segments, which takes the initial and leaves the final state; (3) rows, chunk by chunk along the

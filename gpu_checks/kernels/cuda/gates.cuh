@@ -188,8 +188,8 @@ __device__ inline void weigh_scores(float (&weights)[scores / 2], const Gates& g
   const Thread me;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int t = me.row + 8 * half - exclusive, zeros = gate.zeros[max(t, 0)];
-    const float sum = gate.sum[max(t, 0)];
+    const int t = me.row + 8 * half - exclusive, read = exclusive ? max(t, 0) : t, zeros = gate.zeros[read];
+    const float sum = gate.sum[read];
 #pragma unroll
     for (int j = 0; j < scores / 8; ++j) {
       const int s = me.group * scores + 8 * j + me.pair;

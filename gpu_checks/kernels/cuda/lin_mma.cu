@@ -73,12 +73,13 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   const bool exclusive = !simple && lin.exclusive;
   if (walk.place.size <= 0) return;
   const int group = Thread().group;
+  RowsEnd<T, simple, W> end(walk, layout);
   const bool constant = lin.gate.kind == GateKind::constant;  // then every chunk has the same weights
   GateWalk<P::gate_slots> gates = walk.gates();
   gates.begin(1);
   walk.fetch(0);
   float state[key_dim / 2], weights[scores / 2];
-  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, 1 / lin.y_scale);
+  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, simple ? 1 : 1 / lin.y_scale);
   for (int c = 0; c < walk.chunks; ++c) {
     const uint32_t x_tile = walk.x_tile(c), y_tile = walk.y_tile(c), z_tile = walk.z_tile(c), w_tile = x_tile;
     copies_wait<0>();
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       if constexpr (W::fades_values) fade_values<T>(z[k], gates.at(c), k);
       multiply<T, key_dim, 1>(state, z[k], along_rows(y_tile, 0, k), true);
     }
-    end_rows<T, simple>(o, walk, layout, c, static_cast<int>(z_tile - walk.tiles.start));
+    end.leave(o, c, static_cast<int>(z_tile - walk.tiles.start));
   }
 #endif
 }

@@ -71,77 +71,144 @@ struct Walk {
   __device__ uint8_t* values(int c) const { return tiles.base + (z_tile(c) - tiles.start); }
 };
 
-// A warpgroup's 64 columns of O, which it holds transposed: action(value, token of the chunk, column) of those that exist.
-template <typename Action>
-__device__ inline void each_of_rows(float (&o)[32], int size, int value_dim, Action action) {
-  const Thread me;
-#pragma unroll
-  for (int i = 0; i < 32; ++i) {
-    const int t = 8 * (i / 4) + me.pair + i % 2, column = me.group * 64 + me.row + i % 4 / 2 * 8;
-    if (t < size && column < value_dim) action(o[i], t, column);
-  }
-}
-template <typename N>
-__device__ inline void add_rows(float (&o)[32], const View& rows, float scale, int64_t base, int size,
-                                int value_dim) {
-  const N* const from = static_cast<const N*>(rows.data) + base;
-  each_of_rows(o, size, value_dim, [&](float& value, int t, int column) {
-    value += scale * static_cast<float>(from[t * rows.token + column * rows.dim]);
-  });
-}
-
-// Whether rows leave as the products give them, in the input type.
+// Whether nothing is scaled but rows, which leave as the products give them, in the input type.
 inline bool is_simple(const Lin& lin) {
-  return !lin.exclusive && !lin.add.data && !lin.denominators.data && lin.o.type == lin.y.type;
+  return !lin.exclusive && lin.y_scale == 1 && !lin.add.data && !lin.denominators.data &&
+         lin.o.type == lin.y.type;
 }
 inline bool is_simple(const Lins& lins) {
   return is_simple(lins.lin[0]) && (lins.count == 1 || is_simple(lins.lin[1]));
 }
 
-// The rows of chunk c out of O^T: with the sums of other keys, what is added, divided, and left; o_tile: where rows go through.
-template <typename T, bool simple, typename W>
-__device__ inline void end_rows(float (&o)[32], const W& walk, const Layout& layout, int c, int o_tile) {
-  constexpr int threads = W::value_dim / 64 * 128;
-  const Lin& lin = walk.lin;
-  const int64_t first = walk.place.first + c * chunk;
-  const int size = walk.size(c);
+// Where element i of a warpgroup's 64 columns of O, which it holds transposed, stands.
+struct Cell {
+  int t, column;
+  __device__ explicit Cell(int i) {
+    const Thread me;
+    t = 8 * (i / 4) + me.pair + i % 2, column = me.group * 64 + me.row + i % 4 / 2 * 8;
+  }
+};
+// o += scale rows, half of them loaded at a time.
+template <typename N>
+__device__ inline void add_rows(float (&o)[32], const View& rows, float scale, int64_t base, int size,
+                                int value_dim) {
+  const N* const from = static_cast<const N*>(rows.data) + base;
 #pragma unroll
-  for (int i = 0; i < 32; ++i) o[i] *= lin.x_scale * lin.y_scale;
-  float4* const sums = lin.sums + (walk.slot * (layout.segment / chunk) + c) * 8 * threads + threadIdx.x;
-  if (lin.take_sums && !is<Mutant::sums_not_added>)
+  for (int half = 0; half < 32; half += 16) {
+    N more[16];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float4 before = sums[i * threads];
-      o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
+    for (int i = 0; i < 16; ++i) {
+      const Cell at(half + i);
+      more[i] = at.t < size && at.column < value_dim ? from[at.t * rows.token + at.column] : N(0.f);
     }
-  if (lin.leave_sums) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      sums[i * threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
-    return;
+    for (int i = 0; i < 16; ++i) o[half + i] += scale * static_cast<float>(more[i]);
   }
-  if constexpr (simple) {
-    leave_rows<T>(o, 1, walk.tiles, o_tile, lin.o, lin.o.at(walk.place.batch, first, walk.h), size,
-                  lin.value_dim);
-    return;
-  }
-  const auto at = [&](const View& view) { return view.at(walk.place.batch, first, walk.h); };
-  if (lin.add.data && lin.add.type == Type::f32)
-    add_rows<float>(o, lin.add, lin.add_scale, at(lin.add), size, lin.value_dim);
-  else if (lin.add.data)
-    add_rows<T>(o, lin.add, lin.add_scale, at(lin.add), size, lin.value_dim);
-  if (lin.denominators.data) {
-    const float* const by = static_cast<const float*>(lin.denominators.data) + at(lin.denominators);
-    each_of_rows(o, size, lin.value_dim,
-                 [&](float& value, int t, int) { value /= by[t * lin.denominators.token] + lin.epsilon; });
-  }
-  if (lin.o.type == Type::f32) {
-    float* const to = static_cast<float*>(lin.o.data) + at(lin.o);
-    each_of_rows(o, size, lin.value_dim,
-                 [&](float value, int t, int column) { to[t * lin.o.token + column] = value; });
-  } else
-    leave_rows<T>(o, 1, walk.tiles, o_tile, lin.o, at(lin.o), size, lin.value_dim);
 }
+
+// The end of every chunk's rows: sums of other keys, what is added, division, and where they go.
+template <typename T, bool simple, typename W>
+class RowsEnd {
+ public:
+  __device__ RowsEnd(const W& walk, const Layout& layout)
+      : walk_(walk), layout_(layout), o_base_(base(walk.lin.o)) {
+    if constexpr (simple) return;
+    add_base_ = base(walk.lin.add), denominators_base_ = base(walk.lin.denominators);
+    read_denominators(0);
+  }
+  // Chunk c out of O^T; o_tile: where rows go through on their way.
+  __device__ void leave(float (&o)[32], int c, int o_tile) {
+    constexpr int threads = W::value_dim / 64 * 128;
+    const Lin& lin = walk_.lin;
+    float4* const sums = lin.sums + (walk_.slot * (layout_.segment / chunk) + c) * 8 * threads + threadIdx.x;
+    if (lin.take_sums && !is<Mutant::sums_not_added>)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float4 before = sums[i * threads];
+        o[4 * i] += before.x, o[4 * i + 1] += before.y, o[4 * i + 2] += before.z, o[4 * i + 3] += before.w;
+      }
+    if (lin.leave_sums) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        sums[i * threads] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+      return;
+    }
+    if constexpr (simple)
+      leave_rows<T>(o, lin.x_scale, walk_.tiles, o_tile, lin.o, o_base_ + c * chunk * lin.o.token,
+                    walk_.size(c), lin.value_dim);
+    else
+      finish(o, c, o_tile, walk_.size(c));
+  }
+
+ private:
+  __device__ int64_t base(const View& view) const {
+    return view.at(walk_.place.batch, walk_.place.first, walk_.h);
+  }
+  __device__ void finish(float (&o)[32], int c, int o_tile, int size) {
+    const Lin& lin = walk_.lin;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) o[i] *= lin.x_scale;
+    const int64_t add_from = add_base_ + c * chunk * lin.add.token;
+    if (lin.add.data && lin.add.type == Type::f32)
+      add_rows<float>(o, lin.add, lin.add_scale, add_from, size, lin.value_dim);
+    else if (lin.add.data)
+      add_rows<T>(o, lin.add, lin.add_scale, add_from, size, lin.value_dim);
+    if (lin.denominators.data) divide(o, c);
+    if (lin.o.type == Type::f32)
+      leave_floats(o, c, size);
+    else
+      leave_rows<T>(o, 1, walk_.tiles, o_tile, lin.o, o_base_ + c * chunk * lin.o.token, size, lin.value_dim);
+  }
+  // Two tokens' denominators in each lane, a chunk ahead.
+  __device__ void read_denominators(int c) {
+    const Lin& lin = walk_.lin;
+    if (!lin.denominators.data || c >= walk_.chunks) return;
+    const float* const from = static_cast<const float*>(lin.denominators.data) + denominators_base_;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if (const int t = c * chunk + 2 * (threadIdx.x % 32) + i; t < walk_.place.size)
+        denominators_[i] = from[t * lin.denominators.token];
+  }
+  __device__ void divide(float (&o)[32], int c) {
+    float inverse[2];
+    bool small = false;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float by = denominators_[i] + walk_.lin.epsilon;
+      const bool tiny = fabsf(by) < 0x1p-64f;  // its inverse may overflow where the quotient does not
+      inverse[i] = 1 / (tiny ? by * 0x1p64f : by);
+      small = small || tiny;
+      denominators_[i] = tiny ? 0x1p64f : 1.f;
+    }
+    const bool any_small = __any_sync(~0u, small);
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float by = __shfl_sync(~0u, inverse[i], 4 * j + lane % 4);
+        o[4 * j + i] *= by, o[4 * j + 2 + i] *= by;
+        if (!any_small) continue;
+        const float more = __shfl_sync(~0u, denominators_[i], 4 * j + lane % 4);
+        o[4 * j + i] *= more, o[4 * j + 2 + i] *= more;
+      }
+    read_denominators(c + 1);
+  }
+  __device__ void leave_floats(const float (&o)[32], int c, int size) const {
+    const Lin& lin = walk_.lin;
+    float* const to = static_cast<float*>(lin.o.data) + o_base_ + c * chunk * lin.o.token;
+#pragma unroll
+    for (int i = 0; i < 32; ++i)
+      if (const Cell at(i); at.t < size && at.column < lin.value_dim)
+        to[at.t * lin.o.token + at.column] = o[i];
+  }
+
+  const W& walk_;
+  const Layout& layout_;
+  const int64_t o_base_;
+  int64_t add_base_ = 0, denominators_base_ = 0;
+  float denominators_[2] = {1, 1};
+};
 
 // A kernel of Lin, its threads and its bytes of shared memory.
 struct LinKernel {

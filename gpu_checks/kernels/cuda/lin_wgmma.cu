@@ -113,11 +113,12 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   const int chunks = walk.chunks;
   if (walk.place.size <= 0) return;
   const int group = shared_by_warp(Thread().group);
+  RowsEnd<T, simple, W> end(walk, layout);
   GateWalk<3> gates = walk.gates();
   gates.begin(2);
   for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
   float state[key_dim / 2], w[scores / 2], o[32];
-  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, 1 / lin.y_scale);
+  load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, simple ? 1 : 1 / lin.y_scale);
   auto w_at = [&](int c) { return P::w_at + c % 2 * subtile_bytes; };
   auto start_scores = [&](int c) {
 #pragma unroll
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     if (c + 1 < chunks) finish_scores(c + 1);
     products_wait<1>();
     pin(o);
-    end_rows<T, simple>(o, walk, layout, c, P::o_at);
+    end.leave(o, c, P::o_at);
     products_wait<0>();
     pin(state);
     if constexpr (W::fades_values) pin(faded);

@@ -275,6 +275,7 @@ class Composer {
         const auto [pass, value] = pieces[i];
         lins.lin[i] = piece_of(pass->job, key, value);
         lins.lin[i].states = states[i], lins.lin[i].fade = fades[i], lins.lin[i].sums = sums[i];
+        lins.lin[i].x_scale *= lins.lin[i].y_scale;  // rows read keys as they are
         needed = needed || states_needed(*pass);
       }
       const bool hopper = context_.units == MatrixUnits::wgmma;
