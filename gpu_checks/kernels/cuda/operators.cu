@@ -172,7 +172,7 @@ class Composer {
   Lin lin(const View& x, const View& y, int power) const {
     Lin result;
     result.x = x, result.y = y;
-    result.key_dim = call_.key_dim;
+    result.key_dim = call_.key_dim, result.value_dim = call_.value_dim;
     result.gate = call_.gate;
     result.gate.power = power;
     return result;
@@ -317,7 +317,7 @@ class Composer {
   // A Lin of values, and of ones.
   std::vector<Pass> both(Lin job, const Rows& z, const Rows& o, const Moment& initial, const Moment& final,
                          const Rows& add = {}) const {
-    job.z = z.values, job.o = o.values, job.value_dim = call_.value_dim;
+    job.z = z.values, job.o = o.values;
     if (add.values.data) job.add = add.values;
     std::vector<Pass> passes{{job, initial, final}};
     if (!call_.normalize) return passes;
@@ -494,7 +494,7 @@ class Composer {
     job.key_dim = std::min(widest, call_.key_dim), job.value_dim = std::min(widest, call_.value_dim);
     job.take_sums = key > 0, job.leave_sums = key + widest < call_.key_dim;
     job.keys_before = job.leave_sums ? 0 : key;
-    job.final = piece_of(job.final, lin(call_.q, call_.k, call_.v, call_.o, call_.value_dim, 1), key, value);
+    job.final = piece_of(job.final, lin(call_.q, call_.k, 1), key, value);
     return job;
   }
   void log_linear() {
