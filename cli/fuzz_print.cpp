@@ -61,7 +61,7 @@ std::string replay_words(const Subject& subject, const Finding& finding) {
   const std::string& source = subject.kernel.source;
   const std::string begin = fmt::format("{} replay {}--kernel {} ", invoked_program(),
                                         source.empty() ? "" : source + ' ', subject.kernel.name);
-  if (!finding.file.empty()) return begin + shell_word(finding.file);
+  if (!finding.file.empty()) return begin + quoted_word(finding.file);
   return begin + "- <<'END'\n" + to_text(CorpusCase{finding.shrunk, {}, {}, {}}) + "END";
 }
 

@@ -17,7 +17,7 @@ std::string replay_start(const Kernel& kernel, const std::string& program) {
                       std::string_view("._-+:/@").find(c) != std::string_view::npos);
   }
   return program + " check " + (kernel.source.empty() ? "" : kernel.source + ' ') + "--kernel " +
-         (plain ? glob : shell_word(glob));
+         (plain ? glob : quoted_word(glob));
 }
 
 std::string replay_line(const Kernel& kernel, const Case& input, const std::string& program) {

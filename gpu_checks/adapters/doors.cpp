@@ -14,7 +14,7 @@ std::vector<Kernel> open_doors(const DoorOptions& options) {
   return all;
 }
 
-std::string shell_word(const std::string& text) {
+std::string quoted_word(const std::string& text) {
   std::string word = "'";
   for (const char c : text)
     if (c == '\'')

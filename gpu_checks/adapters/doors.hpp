@@ -27,7 +27,7 @@ std::vector<Kernel> open_doors(const DoorOptions& options);
 std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOptions& options);
 std::vector<Kernel> open_process(const std::string& command, const DoorOptions& options);
 
-// As one word of a shell's command line.
-std::string shell_word(const std::string& text);
+// As one word of a shell's command line, always in quotes.
+std::string quoted_word(const std::string& text);
 
 }  // namespace attest

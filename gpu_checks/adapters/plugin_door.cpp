@@ -190,7 +190,7 @@ std::vector<Kernel> open_plugin(const std::string& path_and_glob, const DoorOpti
   const std::string digest = sha256_of_file(path);
   for (auto& [kernel, index, on_cuda] : read_announcement(announced, place, glob)) {
     kernel.door = "plugin", kernel.sha256 = digest;
-    kernel.source = "--plugin " + shell_word(path);
+    kernel.source = "--plugin " + quoted_word(path);
     const auto run = [plugins, of = kernel, at = index](bool strided, const Problem& problem) {
       return plugins->of_this_thread().run(of, at, strided, problem);
     };

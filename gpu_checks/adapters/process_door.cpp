@@ -194,7 +194,7 @@ std::vector<Kernel> open_process(const std::string& command, const DoorOptions& 
   std::vector<Kernel> kernels;
   for (auto& [kernel, index, on_cuda] : read_announcement(announced, place, "")) {
     kernel.door = "process", kernel.sha256 = sha256;
-    kernel.source = "--process " + shell_word(command);
+    kernel.source = "--process " + quoted_word(command);
     kernel.run = [processes, of = kernel](const Problem& problem) {
       return processes->of_this_thread().run(of, problem);
     };
