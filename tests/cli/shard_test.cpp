@@ -150,7 +150,7 @@ TEST_F(Shards, AreRefusedInOneLineWhereTheyAreNoParts) {
 // Parts of one run, and what becomes of them when a part is another's.
 class Joining : public Shards {
  protected:
-  Joining() { split(small, 2, "part", " --output "), one = path("part1"), two = path("part2"); }
+  Joining() { split(small_check, 2, "part", " --output "), one = path("part1"), two = path("part2"); }
   void refused(const std::string& parts, const char* why) const {
     const ProgramRun run = this->run("merge " + parts + " --output " + path("joined"));
     EXPECT_EQ(run.exit_code, 2) << why;
