@@ -25,7 +25,8 @@ bool same_bits(const ErrorModel& a, const ErrorModel& b) {
 
 TEST(BoundThreads, ChangeNoBitOfABound) {
   const char* const contract = "input=bf16 product=bf16 intermediate=bf16 output=bf16";
-  for (const char* name : {"linear", "mamba2", "hla2", "ahla", "hla3", "log_linear_gated_delta"})
+  for (const char* name :
+       {"linear", "mamba2", "hla2", "ahla", "hla3", "log_linear_mamba2", "log_linear_gated_delta"})
     for (const Evaluation& how : {Evaluation{Form::chunk, 16, 0}, Evaluation{Form::stream, 0, 0}}) {
       const ErrorModel alone = bound(name, how, contract, 1);
       ASSERT_FALSE(alone.undecided) << alone.reason;

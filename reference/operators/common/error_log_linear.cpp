@@ -1,5 +1,6 @@
 // Error model of the chunk form of the log-linear operators with scalar transitions (log_linear_operator.hpp). No walk back
 // is needed: errors of the blocks are carried forward with them.
+#include "reference/numeric/parallel.hpp"
 #include "reference/operators/common/error_blocks.hpp"
 #include "reference/operators/common/error_forms.hpp"
 
@@ -14,8 +15,28 @@ struct Shares {
   Array weights, state, first_state, keys, carry, arithmetic;
 };
 
-// One pass over the chunks in one norm; the arithmetic is meant for absolute values.
+// What a chunk reads of a block before it: rows scaled by `scale`, lambda_t^level times the decay, of relative error `error`.
+// Nothing is read of errors whose unit is 0.
+void read_block(const Units& units, Norm p, const Array& q, const Block& block, const Eigen::VectorXd& scale,
+                const Eigen::VectorXd& error, bool first_state, Index first, Array& o, Shares& shares) {
+  const auto rows = [&](Array& all) { return all.middleRows(first, q.rows()); };
+  const Array q_size = size_of(p, Array(scale.asDiagonal() * q));
+  if (units.operand > 0 || units.carried_state > 0)
+    rows(first_state ? shares.first_state : shares.state) += q_size * size_of(p, block.parts[state_part]);
+  if (units.operand > 0) rows(shares.keys) += q_size * block.parts[keys_part];
+  if (units.carry > 0) rows(shares.carry) += q_size * block.parts[carry_part];
+  if (p != Norm::absolute) return;
+  const Array read = scale.asDiagonal() * (q * block.parts[state_part]),
+              wrong = block.parts[arithmetic_part] +
+                      (units.gamma(q.cols()) + units.input) * block.parts[state_part].cwiseAbs();
+  rows(o) += read;
+  rows(shares.arithmetic) += q_size * wrong + error.asDiagonal() * read.cwiseAbs() +
+                             units.step * o.middleRows(first, q.rows()).cwiseAbs();
+}
+
+// One pass over the chunks in one norm. That of absolute values has the arithmetic, the values and what may overflow.
 Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
+  const bool absolute = p == Norm::absolute;
   const Head<double>& head = form.head;
   const Units& units = form.units;
   const Index n = head.tokens(), d = head.q.cols(), columns = head.v.cols();
@@ -31,7 +52,7 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     size = aligned_chunk(position, form.width, n - first);
     const Array decay = to_array(exact.decay(declared_gates(form), first, first + size));
     const Array error = gate_error(units, declared_gates(form), first, first + size);
-    sum.gates(error);
+    if (absolute) sum.gates(error);
     const Array v_c = v.middleRows(first, size),
                 scores = q.middleRows(first, size) * k.middleRows(first, size).transpose();
     const Array magnitude =
@@ -48,30 +69,19 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
       keys.row(t) *= decay(size, t + 1);
       keys_error.row(t) *= decay(size, t + 1) * (error(size, t + 1) + (decay(size, t + 1) == 1 ? 0 : u));
     }
-    sum.range("weights", units.operand_format(), weights);
+    if (absolute) sum.range("weights", units.operand_format(), weights);
     o.middleRows(first, size) = weights * v_c;
     shares.weights.middleRows(first, size) = size_of(p, weights) * size_of(p, v_c);
-    shares.arithmetic.middleRows(first, size) =
-        weights_error * v_c.cwiseAbs() +
-        (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
+    if (absolute)
+      shares.arithmetic.middleRows(first, size) =
+          weights_error * v_c.cwiseAbs() +
+          (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
     for (Block& block : cover) {
-      sum.range("state", units.operand_format(), block.state());
-      for (Index t = 0; t < size; ++t) {
-        const Index row = first + t;
-        const double scale = level_scale(head, row, block.start) * decay(t + 1, 0), sized = size_of(p, scale);
-        const Array read = q.row(row) * block.state(), q_size = size_of(p, q.row(row)),
-                    q_abs = q.row(row).cwiseAbs();
-        o.row(row) += scale * read;
-        (first == 0 ? shares.first_state : shares.state).row(row) +=
-            sized * (q_size * size_of(p, block.state()));
-        shares.keys.row(row) += sized * (q_size * block.parts[keys_part]);
-        shares.carry.row(row) += sized * (q_size * block.parts[carry_part]);
-        shares.arithmetic.row(row) +=
-            std::abs(scale) * (q_abs * block.parts[arithmetic_part] +
-                               (units.gamma(d) + units.input) * (q_abs * block.state().cwiseAbs()) +
-                               (error(t + 1, 0) + 2 * u) * read.cwiseAbs());
-        shares.arithmetic.row(row) += u * o.row(row).cwiseAbs();
-      }
+      if (absolute) sum.range("state", units.operand_format(), block.state());
+      Eigen::VectorXd scale(size);
+      for (Index t = 0; t < size; ++t) scale(t) = level_scale(head, first + t, block.start) * decay(t + 1, 0);
+      read_block(units, p, q.middleRows(first, size), block, scale,
+                 (error.col(0).tail(size).array() + 2 * u).matrix(), first == 0, first, o, shares);
     }
     const double through = decay(size, 0), through_error = error(size, 0) + (through == 1 ? 0 : u);
     for (Block& block : cover) {
@@ -94,7 +104,7 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     }
     merge(cover, u, arithmetic_part);
     for (Block& block : cover) {
-      sum.range("carry", units.contract.state, block.state());
+      if (absolute) sum.range("carry", units.contract.state, block.state());
       if (block.changed) block.parts[carry_part] += size_of(p, block.state());
       block.changed = false;
     }
@@ -108,8 +118,12 @@ std::optional<ErrorModel> log_linear_chunk_error(const FormError& form) {
   const Units& units = form.units;
   const RowSet rows = form.row_set();
   ErrorSum sum(units, rows.count(), form.head.v.cols());
-  Array o;
-  const Shares a = scalar_pass(form, Norm::absolute, o, sum), s = scalar_pass(form, Norm::square, o, sum);
+  Array o, unused;
+  Shares a, s;
+  for_each_parallel(2, form.threads, [&](Index i) {
+    if (i == 0) a = scalar_pass(form, Norm::absolute, o, sum);
+    if (i == 1) s = scalar_pass(form, Norm::square, unused, sum);
+  });
   const auto rounded = [&](const char* label, double unit, const Array& absolute, const Array& square) {
     sum.rounded(label, unit, rows.pick(absolute), rows.pick(square));
   };
