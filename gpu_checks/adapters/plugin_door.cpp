@@ -131,7 +131,8 @@ class Plugin {
     const Deadline deadline = in_seconds(options_.seconds);
     WorkerAnswer answer = worker_->receive_packet(deadline);
     std::string crash;
-    if (answer.kind == WorkerAnswer::given && answer.text.starts_with('!')) {
+    while (answer.kind == WorkerAnswer::given && answer.text.starts_with('!') &&
+           std::chrono::steady_clock::now() < deadline) {  // one from each thread that crashed
       crash = ": it " + printable(answer.text.substr(1), 120);
       answer = worker_->receive_packet(deadline);
     }
@@ -143,7 +144,7 @@ class Plugin {
     if (answer.kind == WorkerAnswer::late)
       return ended(fmt::format("did not return within {} s", options_.seconds));
     if (answer.kind == WorkerAnswer::ended) return ended(answer.text + crash);
-    if (!sent) return ended("wrote to a socket that is not its own");
+    if (!sent || !crash.empty()) return ended("wrote to a socket that is not its own" + crash);
     try {
       PluginReply reply = read_plugin_reply(answer.text);
       if (reply.broken) worker_.reset();

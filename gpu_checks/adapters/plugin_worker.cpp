@@ -42,7 +42,7 @@ struct Watched {
 };
 std::array<Watched, 3> watched{};  // of the call in progress
 
-void on_crash(int signal, siginfo_t* info, void* context) {
+void tell_crash(int signal, const siginfo_t* info, const void* context) {
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const char* access = "touched";
 #ifdef __x86_64__
@@ -60,7 +60,12 @@ void on_crash(int signal, siginfo_t* info, void* context) {
   for (const char* part : {access, " ", what})
     for (; *part != 0 && length < text.size(); ++part) text[length++] = *part;
   send(control, text.data(), length, MSG_NOSIGNAL);
-  std::signal(signal, SIG_DFL);  // on return it happens again
+}
+
+void on_crash(int signal, siginfo_t* info, void* context) {
+  const bool fault = info->si_code > 0;  // else raised, or sent by a process: about no memory
+  if (fault) tell_crash(signal, info, context);
+  std::signal(signal, SIG_DFL), raise(signal);  // it is blocked here and ends the process on return
 }
 
 void watch_crashes() {

@@ -95,6 +95,14 @@ static attest_status aborts(const attest_call* call) {
   fflush(stdout);
   abort();
 }
+static attest_status raises_a_fault(const attest_call* call) {
+  raise(SIGSEGV);
+  return compute(call, 0, 0);
+}
+static attest_status sends_itself_a_bus_error(const attest_call* call) {
+  kill(getpid(), SIGBUS);
+  return compute(call, 0, 0);
+}
 static volatile int zero;
 static attest_status divides_by_zero(const attest_call* call) { return call->n_inputs / zero; }
 static int deeper(volatile char* above, int64_t levels) {
@@ -139,6 +147,11 @@ static attest_status closes_everything(const attest_call* call) {
 }
 static attest_status writes_to_socket(const attest_call* call) {
   if (write(3, "hello", 5) < 0) return ATTEST_FAILED;
+  return compute(call, 0, 0);
+}
+/* In the words of the worker's signal handler. */
+static attest_status writes_of_a_crash(const attest_call* call) {
+  if (write(3, "!slept", 6) < 0) return ATTEST_FAILED;
   return compute(call, 0, 0);
 }
 static attest_status fails(const attest_call* call) {
@@ -218,6 +231,8 @@ static attest_kernel kernels[] = {
     KERNEL(writes_to_input, "", NULL),
     KERNEL(writes_into_input, "", NULL),
     KERNEL(aborts, "", NULL),
+    KERNEL(raises_a_fault, "", NULL),
+    KERNEL(sends_itself_a_bus_error, "", NULL),
     KERNEL(divides_by_zero, "", NULL),
     KERNEL(overflows_stack, "", NULL),
     KERNEL(exits, "", NULL),
@@ -227,6 +242,7 @@ static attest_kernel kernels[] = {
     KERNEL(kills_supervisor, "", NULL),
     KERNEL(closes_everything, "", NULL),
     KERNEL(writes_to_socket, "", NULL),
+    KERNEL(writes_of_a_crash, "", NULL),
     KERNEL(fails, "", NULL),
     KERNEL(invalid, "", NULL),
     KERNEL(unsupported, "", NULL),
