@@ -51,27 +51,6 @@ void stop_on_signals() {
   }
 }
 
-// What was found, and with the objective error what came nearest to its bound, goes into the corpus.
-void remember(const std::string& folder, Objective objective, HuntReport& report,
-              std::vector<std::string>& added) {
-  if (folder.empty()) return;
-  if (objective == Objective::error && report.best_input && report.best_at > 0) {
-    const auto path =
-        add_to_corpus(folder, {*report.best_input,
-                               report.kernel,
-                               fmt::format("{}: error/bound {:.4g}", report.kernel, report.best),
-                               {}});
-    if (!path.empty()) added.push_back(path.string());
-  }
-  for (Finding& finding : report.findings) {
-    if (!finding.file.empty()) continue;
-    const auto path =
-        add_to_corpus(folder, {finding.shrunk, report.kernel, report.kernel + ": " + finding.reason, {}});
-    if (path.empty()) continue;
-    finding.file = path.string(), added.push_back(finding.file);
-  }
-}
-
 int exit_of(const std::vector<HuntReport>& reports) {
   Index failed = 0, decided = 0, cases = 0;
   for (const HuntReport& r : reports)
@@ -127,7 +106,9 @@ class FuzzRun {
     hunt_all();
     ranks_.dismiss();
     finish();
-    return exit_of(reports_);
+    if (not_written_.empty()) return exit_of(reports_);
+    const auto others = std::ssize(not_written_) - 1;
+    throw BadInput(not_written_[0] + (others > 0 ? fmt::format(" (and {} more)", others) : ""));
   }
 
  private:
@@ -223,7 +204,8 @@ class FuzzRun {
     return (arguments_.cases - shard.index + shard.of) / shard.of;
   }
 
-  // "KERNEL-NUMBER SECONDS-LEFT TASK" (seconds "-": no time), and the reply; empty: not begun, or done in vain.
+  // "KERNEL-NUMBER SECONDS-LEFT TASK" (seconds "-": no time), and the reply; empty: not begun, or done in vain. With a journal a
+  // line more, why it is not written.
   std::string work(const std::string& message) {
     const std::size_t one = message.find(' '), two = message.find(' ', one + 1);
     const std::size_t kernel = std::stoull(message.substr(0, one));
@@ -232,7 +214,14 @@ class FuzzRun {
       how.late = [end = end_of_hunt(kernel, std::stod(left))] { return Clock::now() >= end; };
     const HuntReply reply =
         do_noted(journal_.get(), subjects_.at(kernel), parse_task(message.substr(two + 1)), how);
-    return reply.done || reply.cut ? to_line(reply) : "";
+    std::string line = reply.done || reply.cut ? to_line(reply) : "";
+    if (journal_) line += '\n' + journal_->not_written();
+    return line;
+  }
+  HuntReply read_reply(const std::string& message) {
+    const std::size_t end = std::min(message.find('\n'), message.size());
+    lost(message.substr(std::min(end + 1, message.size())));
+    return end == 0 ? HuntReply{} : parse_reply(message.substr(0, end));
   }
   // A message may have waited here for long: of all that came of a kernel, the one that says the earliest was read soonest.
   Clock::time_point end_of_hunt(std::size_t kernel, double left) {
@@ -255,7 +244,7 @@ class FuzzRun {
       std::vector<HuntReply> replies;
       for (const std::string& reply : ranks_.hand_out(
                messages, [this](const std::string& message) { return work(message); }, over))
-        replies.push_back(reply.empty() ? HuntReply{} : parse_reply(reply));
+        replies.push_back(read_reply(reply));
       return replies;
     };
   }
@@ -270,11 +259,44 @@ class FuzzRun {
         if (ranks_.size() > 1) options_.crew = crew_for(i);
         reports_.push_back(hunt(subject, corpus_.cases, options_));
       }
-      remember(arguments_.corpus, arguments_.objective, reports_.back(), added_);
+      remember(reports_.back());
       for (Finding& finding : reports_.back().findings) finding.replay = replay_words(subject, finding);
       print_report(reports_.back(), arguments_.objective);
       std::cout << std::flush;
     }
+  }
+
+  // What was found, and with the objective error what came nearest to its bound, goes into the corpus.
+  void remember(HuntReport& report) {
+    if (arguments_.corpus.empty()) return;
+    if (arguments_.objective == Objective::error && report.best_input && report.best_at > 0)
+      add({*report.best_input,
+           report.kernel,
+           fmt::format("{}: error/bound {:.4g}", report.kernel, report.best),
+           {}});
+    for (Finding& finding : report.findings)
+      if (finding.file.empty())
+        finding.file = add({finding.shrunk, report.kernel, report.kernel + ": " + finding.reason, {}});
+  }
+  // Its path; empty: it is there already, or there is no room for it.
+  std::string add(const CorpusCase& one) {
+    std::string path;
+    if_room([&] { path = add_to_corpus(arguments_.corpus, one).string(); });
+    if (!path.empty()) added_.push_back(path);
+    return path;
+  }
+  // The report of a hunt is complete whatever of it the disk has no room for.
+  template <class Write>
+  void if_room(Write&& write) {
+    try {
+      write();
+    } catch (const BadInput& error) {
+      lost(error.what());
+    }
+  }
+  void lost(const std::string& why) {
+    if (!why.empty() && std::ranges::find(not_written_, why) == not_written_.end())
+      not_written_.push_back(why);
   }
 
   void print_resumed() {
@@ -324,16 +346,18 @@ class FuzzRun {
     if (!arguments_.corpus.empty())
       std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
                                corpus_.cases.size(), corpus_.skipped.size(), added_.size());
+    if (journal_) lost(journal_->not_written());
     const std::string text = results_.empty() ? "" : in_json().dump(1) + '\n';
-    for (const auto& file : results_) file->write(text), file->commit();
+    for (const auto& file : results_) if_room([&] { file->write(text), file->commit(); });
     const Hunts hunts{invoked_command(), interrupted, reports_};
-    if (junit_) junit_->write(render_hunt_junit(hunts)), junit_->commit();
-    if (page_) {
-      page_->write(render_fuzz_page(hunts));
-      page_->commit();
-      std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
-    }
-    if (journal_ && !interrupted) journal_->remove();
+    if (junit_) if_room([&] { junit_->write(render_hunt_junit(hunts)), junit_->commit(); });
+    if (page_)
+      if_room([&] {
+        page_->write(render_fuzz_page(hunts)), page_->commit();
+        std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
+      });
+    for (const std::string& why : not_written_) std::cout << "not written: " << why << '\n';
+    if (journal_ && !interrupted && not_written_.empty()) journal_->remove();
   }
   // Of a plug-in or process, if there is one: how what it keeps between its calls came about.
   Index workers() const {
@@ -352,6 +376,7 @@ class FuzzRun {
         {"interrupted", interrupted.load()},
         {"kernels", kernels},
         {"corpus", {{"cases", corpus_.cases.size()}, {"skipped", corpus_.skipped}, {"added", added_}}}};
+    if (!not_written_.empty()) all["not_written"] = not_written_;
     if (arguments_.resume) all["not_run_before"] = not_run_;
     if (arguments_.shard)
       all["shard"] = to_json(shard_of_run(*arguments_.shard, std::ssize(subjects_), program_version(),
@@ -372,7 +397,7 @@ class FuzzRun {
   HuntOptions options_;
   std::map<std::size_t, Clock::time_point> ends_;  // of the hunt of a kernel, as this process knows it
   std::vector<HuntReport> reports_;
-  std::vector<std::string> added_;
+  std::vector<std::string> added_, not_written_;
   std::map<std::string, std::string> not_run_;
 };
 

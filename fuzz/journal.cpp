@@ -177,13 +177,29 @@ void HuntJournal::write_as(int rank) {
 
 void HuntJournal::write(const std::string& line) {
   const std::string whole = line + '\n';
-  const std::lock_guard lock(mutex_);
   for (std::size_t done = 0; done < whole.size();) {
     const ssize_t written = ::write(descriptor_, whole.data() + done, whole.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw BadInput(folder_.string() + ": cannot be written, expected room for the journal");
+    if (written <= 0)
+      throw BadInput(printable(folder_.native(), 200) +
+                     ": the journal cannot be written, expected room for it");
     done += static_cast<std::size_t>(written);
   }
+}
+
+void HuntJournal::write_if_room(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  if (!not_written_.empty()) return;  // what follows half a line could not be read
+  try {
+    write(line);
+  } catch (const BadInput& error) {
+    not_written_ = error.what();
+  }
+}
+
+std::string HuntJournal::not_written() const {
+  const std::lock_guard lock(mutex_);
+  return not_written_;
 }
 
 std::optional<HuntReply> HuntJournal::known(const std::string& kernel, const HuntTask& task) const {
@@ -205,13 +221,13 @@ Json head(const char* what, const std::string& kernel, const HuntTask& task) {
 }  // namespace
 
 void HuntJournal::begin(const std::string& kernel, const HuntTask& task) {
-  write(dumped(head("begin", kernel, task)));
+  write_if_room(dumped(head("begin", kernel, task)));
 }
 
 void HuntJournal::answer(const std::string& kernel, const HuntTask& task, const HuntReply& reply) {
   Json json = head("answer", kernel, task);
   json["reply"] = to_line(reply);
-  write(dumped(json));
+  write_if_room(dumped(json));
 }
 
 void HuntJournal::remove() {

@@ -1,7 +1,8 @@
 // What a hunt has answered, so that one that was killed goes on: a file journal.RANK.jsonl for each process that does tasks
 // (schema attest.hunt_journal/1), a line of JSON when a task is begun and one when it is answered, written at once.
 // Given the seed, the inputs depend on the answers alone: a hunt that finds them here draws what it drew before.
-// A last line without its end is dropped; any other that cannot be read is refused.
+// A last line without its end is dropped; any other that cannot be read is refused. Where there is no room for a line the
+// hunt goes on, and from there on nothing is noted.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -47,6 +48,8 @@ class HuntJournal {
   std::optional<HuntReply> known(const std::string& kernel, const HuntTask& task) const;
   void begin(const std::string& kernel, const HuntTask& task);
   void answer(const std::string& kernel, const HuntTask& task, const HuntReply& reply);
+  // Empty, or why what this process does is noted no longer.
+  std::string not_written() const;
   // The hunt is finished: there is nothing to go on with.
   void remove();
 
@@ -62,14 +65,16 @@ class HuntJournal {
   std::vector<std::filesystem::path> left() const;
   void read(const std::filesystem::path& file);
   void note(std::size_t number, const std::string& line, const std::filesystem::path& file, int rank);
-  void write(const std::string& line);
+  void write(const std::string& line);  // BadInput where there is no room
+  void write_if_room(const std::string& line);
 
   std::filesystem::path folder_;
   HuntIdentity identity_;
   std::map<std::string, std::string> replies_;  // by checksum of kernel and task
   std::map<std::string, TaskBegun> begun_;
   std::map<std::string, std::set<Index>> answered_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::string not_written_;
   int descriptor_ = -1;
 };
 

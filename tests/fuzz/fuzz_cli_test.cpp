@@ -183,6 +183,48 @@ TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
   EXPECT_THAT(text_of(folder / "out"), HasSubstr(finding.at("reason").get<std::string>()));
 }
 
+// A disk without room, played by a limit of the size of files in KiB. What is printed goes through a pipe.
+int hunt_without_room(const TemporaryFolder& folder, int room, const std::string& arguments) {
+  std::ofstream(folder / "hunt.sh") << "(trap '' XFSZ; ulimit -f " << room << "; "
+                                    << std::getenv("ATTEST_PROGRAM") << " fuzz " << arguments
+                                    << " 2>&1) | cat >" << (folder / "out").string()
+                                    << "; exit ${PIPESTATUS[0]}\n";
+  return WEXITSTATUS(std::system(("bash " + (folder / "hunt.sh").string()).c_str()));
+}
+std::size_t files_in(const std::filesystem::path& folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
+TEST(FuzzCommand, ADiskWithoutRoomTakesNoReportAway) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "corpus");
+  const std::string results =
+      " --corpus " + (folder / "corpus").string() + " --json " + (folder / "corpus" / "x.json").string();
+  const std::string hunt = "--kernel mutant.hla2.cross_dropped --cases 3 --seed 3" + results;
+  EXPECT_EQ(hunt_without_room(folder, 0, hunt), 2);
+  const std::string out = text_of(folder / "out");
+  for (const char* part :
+       {"FAIL       mutant.hla2.cross_dropped", "      values zeros", "; seed 3", ", 0 added",
+        "not written: ", "File too large, expected a writable path", "\nattest: "})
+    EXPECT_THAT(out, HasSubstr(part));
+  EXPECT_EQ(files_in(folder / "corpus"), 0u);
+  EXPECT_EQ(hunt_without_room(folder, 1 << 20, hunt), 1) << "with room it is a hunt that found something";
+  EXPECT_GT(files_in(folder / "corpus"), 1u);
+}
+
+TEST(FuzzCommand, AJournalWithoutRoomIsGivenUpAndTheHuntGoesOn) {
+  const TemporaryFolder folder;
+  const std::string hunt =
+      "--kernel cpu.linear.chunk16.fp32 --cases 200 --seed 3 --output " + (folder / "run").string();
+  EXPECT_EQ(hunt_without_room(folder, 64, hunt), 2);
+  EXPECT_THAT(text_of(folder / "out"), HasSubstr("not written: "));
+  const auto json = nlohmann::json::parse(text_of(folder / "run" / "fuzz.json"));
+  EXPECT_EQ(json.at("kernels").at(0).at("cases"), 200);
+  EXPECT_THAT(json.at("not_written").at(0), HasSubstr("the journal cannot be written"));
+  EXPECT_EQ(run_attest(folder, "fuzz " + hunt).exit_code, 0);
+  EXPECT_EQ(files_in(folder / "run"), 2u);
+}
+
 std::size_t cases_in(const std::filesystem::path& folder) { return read_corpus(folder).cases.size(); }
 
 TEST(FuzzCommand, TheObjectiveErrorKeepsItsLargestErrorInTheCorpusAndTheOtherObjectiveDoesNot) {
