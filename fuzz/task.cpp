@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "fuzz/corpus.hpp"
 #include "fuzz/features.hpp"
@@ -203,8 +204,10 @@ HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& h
 std::string way_of_breaking(const std::string& reason) {
   const std::size_t at = reason.find("the kernel failed: ");
   if (at == std::string::npos) return "";
-  const std::string way = reason.substr(at, reason.find_first_of(";(", at) - at);
-  return way.substr(0, way.find_last_not_of(' ') + 1);
+  std::string way = reason.substr(at, reason.find_first_of(";(", at) - at);
+  way.resize(way.find_last_not_of(' ') + 1);
+  static const std::regex numbers("\\b[0-9]+([,.]? ?[0-9]+)*");
+  return std::regex_replace(way, numbers, "N");
 }
 
 std::string to_line(const HuntTask& task) {

@@ -50,7 +50,8 @@ struct HowToDo {
 };
 HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& how);
 
-// How a kernel broke that crashed, hung or gave none of its outputs, without what it printed; empty: it did not.
+// How a kernel broke that crashed, hung or gave none of its outputs, without what it printed and without numbers, which go with
+// the size of the input; empty: it did not.
 std::string way_of_breaking(const std::string& reason);
 
 std::string to_line(const HuntTask& task);

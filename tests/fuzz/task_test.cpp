@@ -61,10 +61,16 @@ TEST(HuntTasks, RefuseWhatIsNone) {
 
 // Under load a process may not have printed anything yet.
 TEST(HuntTasks, AKernelBreaksInOneWayWhateverItPrintedAndWhateverTheInput) {
-  const std::string way = "the kernel failed: the process did not answer within 1 s";
+  const std::string way = "the kernel failed: the process did not answer within ";
   for (const char* rest :
        {"", "; it printed: \"compiling ...\"", " (T=3 d=1)", "; it printed: \"x\" (T=3 d=1)"})
-    EXPECT_EQ(way_of_breaking("on 1 of 2 inputs: " + way + rest), way) << rest;
+    EXPECT_EQ(way_of_breaking("on 1 of 2 inputs: " + way + "1 s" + rest), way + "N s") << rest;
+  const auto shape = [](const std::string& rest) {
+    return way_of_breaking("the kernel failed: tensor \"o\": " + rest);
+  };
+  EXPECT_EQ(shape("shape [2, 49, 4, 64], expected [2, 49, 4, 65]"),
+            shape("shape [8, 8, 63], expected [8, 8, 64]"));
+  EXPECT_NE(shape("dtype F64, expected F32"), shape("dtype F16, expected F32"));
   EXPECT_EQ(way_of_breaking("1 of 3 elements differ (T=3)"), "");
 }
 
