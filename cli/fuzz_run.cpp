@@ -58,12 +58,24 @@ int exit_of(const std::vector<HuntReport>& reports) {
   return failed > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
 }
 
+// Of two results of one name the first would be gone.
+void check_results(const FuzzArguments& arguments) {
+  refuse_same_file("--junit", arguments.junit, "--json", arguments.json);
+  if (arguments.output.empty()) return;
+  for (const std::string name : {"fuzz.json", "index.html", "journal.0.jsonl"}) {
+    const std::string path = std::filesystem::path(arguments.output) / name;
+    refuse_same_file("--json", arguments.json, "--output's " + name, path);
+    refuse_same_file("--junit", arguments.junit, "--output's " + name, path);
+  }
+}
+
 void check_arguments(const FuzzArguments& arguments, const DoorOptions& doors) {
   if (arguments.seconds && arguments.cases) throw BadInput("--time and --cases: expected one of the two");
   if (arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty())
     throw BadInput("--kernel, --plugin or --process: expected one of them, such as --kernel cpu.hla2.*");
   if (arguments.resume && arguments.output.empty())
     throw BadInput("--resume: goes on with what --output DIR holds, expected --output beside it");
+  check_results(arguments);
   require_seed(arguments.shard, arguments.seed);
   if (arguments.shard && arguments.cases > 0 && arguments.cases < arguments.shard->of)
     throw BadInput(fmt::format("--cases {}: expected one at least for each of {} shards", arguments.cases,
@@ -275,7 +287,7 @@ class FuzzRun {
            fmt::format("{}: error/bound {:.4g}", report.kernel, report.best),
            {}});
     for (Finding& finding : report.findings)
-      if (finding.file.empty())
+      if (finding.file.empty() && repeats(finding))
         finding.file = add({finding.shrunk, report.kernel, report.kernel + ": " + finding.reason, {}});
   }
   // Its path; empty: it is there already, or there is no room for it.
@@ -354,7 +366,9 @@ class FuzzRun {
     if (page_)
       if_room([&] {
         page_->write(render_fuzz_page(hunts)), page_->commit();
-        std::cout << "page: " << (std::filesystem::path(arguments_.output) / "index.html").string() << '\n';
+        std::cout << "page: "
+                  << printable((std::filesystem::path(arguments_.output) / "index.html").string(), 4096)
+                  << '\n';
       });
     for (const std::string& why : not_written_) std::cout << "not written: " << why << '\n';
     if (journal_ && !interrupted && not_written_.empty()) journal_->remove();

@@ -1,5 +1,7 @@
 #include "fuzz/finding.hpp"
 
+#include <fmt/format.h>
+
 #include <tuple>
 
 #include "fuzz/task.hpp"
@@ -25,11 +27,22 @@ auto size_of(const FuzzInput& input) {
 
 }  // namespace
 
+std::string cause_of(const std::string& op, Question question, const std::string& part,
+                     const std::string& cell) {
+  return fmt::format("{} {} {}: {}", op, question_name(question), part, cell);
+}
+
+bool repeats(const Finding& finding) { return !finding.after.starts_with(does_not_repeat); }
+
 bool same_cause(const Finding& a, const Finding& b) {
   if (a.cause == b.cause) return true;
   const std::string broke = way_of_breaking(a.reason);
   if (!broke.empty()) return broke == way_of_breaking(b.reason);
   return without_question(a.shrunk) == without_question(b.shrunk);
+}
+
+bool better(const Finding& a, const Finding& b) {
+  return repeats(a) != repeats(b) ? repeats(a) : smaller(a.shrunk, b.shrunk);
 }
 
 bool smaller(const FuzzInput& a, const FuzzInput& b) { return size_of(a) < size_of(b); }

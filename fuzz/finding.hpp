@@ -20,9 +20,20 @@ struct Finding {
   std::string shard;   // of a hunt in shards, the one that found it
 };
 
+// Operator, check, part that failed, and the cell of the shrunk input.
+std::string cause_of(const std::string& op, Question question, const std::string& part,
+                     const std::string& cell);
+
+// How `after` begins where no fresh kernel fails in that way. One cause for each check: nothing is known of its inputs.
+inline constexpr std::string_view does_not_repeat = "does not repeat";
+bool repeats(const Finding& finding);
+
 // Two failures are one that have the same cause or the same shrunk input, whichever check asked about it, or where the kernel
 // broke in one way (task.hpp).
 bool same_cause(const Finding& a, const Finding& b);
+
+// Whether `a` is the one to show of one cause: that repeats, or reads better.
+bool better(const Finding& a, const Finding& b);
 
 // Whether `a` reads better: fewer rows times columns, then fewer values other than 0, then the shorter text.
 bool smaller(const FuzzInput& a, const FuzzInput& b);

@@ -77,10 +77,16 @@ class Hunt {
   }
 
  private:
-  // What fails on a small input fails on more than 65,536 tokens as well, and reads better.
+  // What fails on a small input fails on more than 65,536 tokens as well, and reads better: it counts for the first cause.
   void leave_out_wide() {
+    std::vector<Finding>& findings = report_.findings;
     const auto wide = [](const Finding& f) { return is_battery(f.first.question); };
-    if (!std::ranges::all_of(report_.findings, wide)) std::erase_if(report_.findings, wide);
+    if (!std::ranges::all_of(findings, wide))
+      std::erase_if(findings, [&](const Finding& f) {
+        if (wide(f)) without_cause_ += 1 + f.duplicates;
+        return wide(f);
+      });
+    if (!findings.empty()) findings.front().duplicates += without_cause_;
   }
 
   std::optional<double> seconds_left() const {
@@ -310,18 +316,22 @@ class Hunt {
     Finding finding;
     finding.first = input;
     if (reply.single) finding.first.question = *single_question(input.question);
+    const Question asked = finding.first.question;
     const std::string words = alike(finding.first, reply.part);
     if (!settled) return count_alike(words);
     finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;
     finding.at_case = file.empty() ? report_.cases : 0;
     finding.shrinking_finished = settled->done;
     if (settled->done) close(finding, *settled);
-    merge(std::move(finding), words, settled->cell);
+    finding.cause = cause_of(report_.op, asked, reply.part,
+                             repeats(finding) ? settled->cell : std::string(does_not_repeat));
+    last_cause_[words] = merge(std::move(finding));
     if (options_.progress) show();
   }
+  // To the cause that the last one with these words turned out to be.
   void count_alike(const std::string& words) {
-    for (auto one = report_.findings.rbegin(); one != report_.findings.rend(); ++one)
-      if (one->cause.starts_with(report_.op + ' ' + words)) return void(++one->duplicates);
+    const auto last = last_cause_.find(words);
+    ++(last == last_cause_.end() ? without_cause_ : report_.findings[last->second].duplicates);
   }
   static void close(Finding& finding, const HuntReply& settled) {
     finding.first = settled.first, finding.shrunk = settled.shrunk, finding.after = settled.after;
@@ -329,15 +339,18 @@ class Hunt {
     if (!settled.reason.empty()) finding.reason = settled.reason;
   }
 
-  void merge(Finding finding, const std::string& words, const std::string& cell) {
-    finding.cause = report_.op + ' ' + words + ": " + cell;
-    for (Finding& known : report_.findings)
-      if (same_cause(finding, known)) {
-        ++known.duplicates;
-        if (known.file.empty()) known.file = finding.file;
-        return;
-      }
-    report_.findings.push_back(std::move(finding));
+  // The place of its cause.
+  std::size_t merge(Finding finding) {
+    std::vector<Finding>& findings = report_.findings;
+    const auto known =
+        std::ranges::find_if(findings, [&](const Finding& f) { return same_cause(finding, f); });
+    const auto place = static_cast<std::size_t>(known - findings.begin());
+    if (known == findings.end()) return findings.push_back(std::move(finding)), place;
+    const Index duplicates = known->duplicates + 1;
+    if (known->file.empty()) known->file = finding.file;
+    if (repeats(finding) && !repeats(*known)) *known = std::move(finding);
+    known->duplicates = duplicates;
+    return place;
   }
 
   const Clock::time_point start_ = Clock::now();
@@ -356,7 +369,9 @@ class Hunt {
   std::optional<std::size_t> best_elite_;
   std::unordered_map<std::uint64_t, Index> seen_;
   std::map<std::string, Index> alike_;
-  bool fails_small_ = false;  // another check than width has failed
+  std::map<std::string, std::size_t> last_cause_;  // by the same words
+  Index without_cause_ = 0;                        // failures that were not looked at
+  bool fails_small_ = false;                       // another check than width has failed
   std::vector<std::string> files_;
   Clock::time_point shown_ = Clock::now();
 };

@@ -8,6 +8,7 @@
 
 #include "fuzz/corpus.hpp"
 #include "fuzz/features.hpp"
+#include "fuzz/finding.hpp"
 #include "fuzz/shrink.hpp"
 #include "gpu_checks/adapters/child.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -60,9 +61,12 @@ class Doing {
     else if (late())
       reply.shrinking_finished = false;
     else
-      reply.after = cannot_start_.empty()
-                        ? "a fresh kernel passes it: the failure depends on the calls before"
-                        : "no fresh kernel could be asked: " + cannot_start_;
+      reply.after =
+          cannot_start_.empty()
+              ? std::string(does_not_repeat) +
+                    ": no fresh kernel fails so on this input, which is not shrunk and goes into no "
+                    "corpus; it depends on the calls before, on time or on chance"
+              : "no fresh kernel could be asked: " + cannot_start_;
     if (is_battery(reply.shrunk.question)) return reply;
     if (const Built built = build(context_, reply.shrunk); built.problem)
       reply.cell = cell_of(context_, reply.shrunk, *built.problem);

@@ -103,7 +103,7 @@ void add_finding(std::vector<Finding>& findings, Finding finding) {
   const auto known = std::ranges::find_if(findings, [&](const Finding& f) { return same_cause(f, finding); });
   if (known == findings.end()) return findings.push_back(std::move(finding));
   const Index all = known->duplicates + finding.duplicates + 1;
-  if (smaller(finding.shrunk, known->shrunk)) *known = std::move(finding);
+  if (better(finding, *known)) *known = std::move(finding);
   known->duplicates = all;
 }
 
