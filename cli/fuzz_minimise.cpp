@@ -15,6 +15,8 @@ namespace attest {
 
 int run_minimise(const FuzzArguments& arguments, const DoorOptions& doors) {
   if (arguments.corpus.empty()) throw BadInput("--minimise: expected --corpus DIR beside it");
+  if (!std::filesystem::is_directory(arguments.corpus))
+    throw BadInput("--corpus " + in_quotes(arguments.corpus) + ": no such folder, expected one of cases");
   require_writable(arguments.corpus);
   const Corpus corpus = read_corpus(arguments.corpus);
   for (const std::string& why : corpus.skipped) note("skipped: " + why);
@@ -28,7 +30,7 @@ int run_minimise(const FuzzArguments& arguments, const DoorOptions& doors) {
   if (shown) std::cerr << "\r\033[K" << std::flush;
   for (const std::string& file : result.dropped) {
     std::filesystem::remove(file);
-    std::cout << "removed " << file << '\n';
+    std::cout << "removed " << printable(file, 4096) << '\n';
   }
   std::cout << fmt::format("{} cases kept, {} removed, {} skipped; {} kills, {} cells as before\n",
                            result.kept.size(), result.dropped.size(), corpus.skipped.size(), result.kills,

@@ -92,7 +92,11 @@ void require_seed(const std::optional<Shard>& shard, const std::optional<std::ui
 void refuse_same_file(const std::string& option, const std::string& path, const std::string& other_option,
                       const std::string& other) {
   std::error_code missing;
-  if (path.empty() || !(path == other || std::filesystem::equivalent(path, other, missing))) return;
+  const auto place = [&](const std::string& file) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file), missing);
+  };
+  if (path.empty() || other.empty()) return;
+  if (!(place(path) == place(other) || std::filesystem::equivalent(path, other, missing))) return;
   if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path))
     return;  // /dev/stdout, a pipe
   throw BadInput(

@@ -21,36 +21,49 @@ struct ReplayArguments {
   std::vector<std::string> files;
 };
 
+struct Replay {
+  std::string file;
+  FuzzInput input;
+  std::vector<Subject> subjects;  // of its operator
+};
+
+Replay read_replay(const std::string& file, const ReplayArguments& arguments, const DoorOptions& doors) {
+  const CorpusCase one = read_corpus_case(file);
+  const bool own = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
+  const std::string& kernel = own ? one.kernel : arguments.kernel;
+  if (own && find_subjects(kernel, "", doors).empty())
+    throw BadInput(
+        fmt::format("{}: found on {}, which is not registered, expected the --plugin or --process that "
+                    "announces it, or another --kernel",
+                    printable(file, 200), in_quotes(kernel)));
+  const Case& shape = one.input.shape;
+  Replay replay{file, one.input, subjects_of(kernel, "", doors)};
+  std::erase_if(replay.subjects, [&](const Subject& subject) {
+    return subject.kernel.op != shape.op || subject.kernel.variant != shape.variant;
+  });
+  if (replay.subjects.empty())
+    throw BadInput(fmt::format("{}: no kernel of --kernel {} computes {} ({})", printable(file, 200),
+                               in_quotes(kernel), shape.op, shape.variant));
+  return replay;
+}
+
+// All files are read before a kernel is asked about any.
 int run_replay(const ReplayArguments& arguments, const DoorOptions& doors) {
+  std::vector<Replay> replays;
+  for (const std::string& file : arguments.files) replays.push_back(read_replay(file, arguments, doors));
   std::map<Verdict, Index> counts;
-  for (const std::string& file : arguments.files) {
-    const CorpusCase one = read_corpus_case(file);
-    const bool own = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
-    const std::string& kernel = own ? one.kernel : arguments.kernel;
-    if (own && find_subjects(kernel, "", doors).empty())
-      throw BadInput(
-          fmt::format("{}: found on {}, which is not registered, expected the --plugin or --process that "
-                      "announces it, or "
-                      "another --kernel",
-                      printable(file, 200), in_quotes(kernel)));
-    Index of_operator = 0;
-    for (const Subject& subject : subjects_of(kernel, "", doors)) {
+  for (const Replay& one : replays)
+    for (const Subject& subject : one.subjects) {
       const Case& shape = one.input.shape;
-      if (subject.kernel.op != shape.op || subject.kernel.variant != shape.variant) continue;
-      ++of_operator;
       const BatteryContext context{subject.kernel, operator_named(shape.op, shape.variant), shape.seed,
                                    Effort::quick};
       const Answer answer = ask(context, one.input);
       ++counts[answer.outcome.verdict];
       std::cout << fmt::format("{:<9}  {:<43} {}  error/bound {:.3g}  {}\n",
                                verdict_words(answer.outcome.verdict), subject.kernel.name,
-                               std::filesystem::path(file).filename().string(), answer.reached,
-                               answer.outcome.reason);
+                               printable(std::filesystem::path(one.file).filename().string(), 200),
+                               answer.reached, answer.outcome.reason);
     }
-    if (of_operator == 0)
-      throw BadInput(fmt::format("{}: no kernel of --kernel {} computes {} ({})", printable(file, 200),
-                                 in_quotes(kernel), one.input.shape.op, one.input.shape.variant));
-  }
   if (counts[Verdict::fail] > 0) return exit_failed;
   if (counts[Verdict::undecided] + counts[Verdict::suspect] > 0) return exit_undecided;
   return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;

@@ -38,6 +38,14 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --corpus /proc/attest_corpus", "--corpus"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --json /proc/attest/x.json", "x.json"},
       {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output /proc/attest_page", "--output"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --junit x --json ./x", "the same file as --json"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output " + (folder / "o").string() + " --json " +
+           (folder / "o" / "fuzz.json").string(),
+       "the same file as --output's fuzz.json"},
+      {"--kernel cpu.hla2.stream.direct.fp32 --cases 5 --output " + (folder / "o").string() + " --junit " +
+           (folder / "o" / "." / "index.html").string(),
+       "the same file as --output's index.html"},
+      {"--minimise --corpus " + (folder / "c").string(), "no such folder"},
       {"--minimise", "--corpus"},
       {"--minimise --shard 1/2", "expected no --shard"},
       {"--minimise --corpus " + (folder / "c").string() + " --time 5s", "expected no --time"},
@@ -59,6 +67,7 @@ TEST(FuzzCommand, RefusesWhatCannotBeInOneLine) {
     EXPECT_EQ(lines_of(run.err), 1u) << run.err;
     EXPECT_EQ(run.out, "") << arguments;
   }
+  for (const char* name : {"c", "o"}) EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
 }
 
 TEST(FuzzCommand, ShardsAreJoinedByCauseAndOfAKilledOneItIsSaidWhatWasDone) {
@@ -128,6 +137,34 @@ TEST(FuzzCommand, APlugInHasAsManyWorkersAsThreadsAndOneWhereThereIsAGpu) {
   EXPECT_EQ(unanswered("", " --cases 12"), 0);
   EXPECT_EQ(unanswered("5", " --time 1s"), 1);
   EXPECT_EQ(unanswered("5", " --cases 12 --workers 2"), 0);
+}
+
+TEST(FuzzCommand, FailuresThatDoNotRepeatAreOneCauseForEachCheckAndGoIntoNoCorpus) {
+  const TemporaryFolder folder;
+  const std::filesystem::path program = std::getenv("ATTEST_PROGRAM");
+  const std::string plugin = (program.parent_path() / "plugins" / "neighbours.so").string();
+  setenv("ATTEST_MEETING", (folder / "").c_str(), 1);
+  const ProgramRun run =
+      run_attest(folder, "fuzz --seed 1 --cases 24 --workers 1 --plugin " + plugin +
+                             ":fails_in_the_first_process --corpus " + (folder / "corpus").string() +
+                             " --json " + (folder / "x.json").string());
+  unsetenv("ATTEST_MEETING");
+  EXPECT_EQ(run.exit_code, 1) << run.err;
+  const auto kernel = nlohmann::json::parse(text_of(folder / "x.json")).at("kernels").at(0);
+  std::int64_t counted = 0, failed = 0;
+  for (const auto& [check, tally] : kernel.at("checks").items())
+    failed += tally.at("failed").get<std::int64_t>();
+  ASSERT_FALSE(kernel.at("findings").empty());
+  std::set<std::string> checks;
+  for (const auto& finding : kernel.at("findings")) {
+    EXPECT_TRUE(checks.insert(finding.at("check")).second) << finding;
+    EXPECT_THAT(finding.at("cause"), testing::EndsWith(": does not repeat"));
+    EXPECT_THAT(finding.at("note"), HasSubstr("does not repeat"));
+    counted += 1 + finding.at("duplicates").get<std::int64_t>();
+  }
+  EXPECT_EQ(counted, failed);
+  EXPECT_GT(failed, 15);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "corpus"));
 }
 
 TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
@@ -200,7 +237,7 @@ TEST(FuzzCommand, ADiskWithoutRoomTakesNoReportAway) {
   std::filesystem::create_directories(folder / "corpus");
   const std::string results =
       " --corpus " + (folder / "corpus").string() + " --json " + (folder / "corpus" / "x.json").string();
-  const std::string hunt = "--kernel mutant.hla2.cross_dropped --cases 3 --seed 3" + results;
+  const std::string hunt = "--kernel mutant.hla2.cross_dropped --cases 1 --seed 3" + results;
   EXPECT_EQ(hunt_without_room(folder, 0, hunt), 2);
   const std::string out = text_of(folder / "out");
   for (const char* part :
@@ -298,6 +335,23 @@ TEST(FuzzCommand, ReplayRefusesADamagedFile) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.err, HasSubstr("x.case: line 3"));
   EXPECT_EQ(run_attest(folder, "replay /nowhere/x.case").exit_code, 2);
+  // Before it says anything of another.
+  const ProgramRun both = run_attest(
+      folder, "replay fuzz/corpus/gated_delta.value.58b37ca3.case " + (folder / "x.case").string());
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_EQ(both.out, "");
+}
+
+TEST(FuzzCommand, MinimiseEscapesTheNamesOfWhatItRemoves) {
+  const TemporaryFolder folder;
+  const std::filesystem::path corpus = folder / "corpus";
+  std::filesystem::create_directories(corpus);
+  for (const char* name : {"a.case", "b\x1b[31m.case"})
+    std::filesystem::copy_file("fuzz/corpus/gated_delta.value.58b37ca3.case", corpus / name);
+  const ProgramRun thin =
+      run_attest(folder, "fuzz --minimise --kernel cpu.gated_delta.stream.fp32 --corpus " + corpus.string());
+  EXPECT_EQ(thin.exit_code, 0) << thin.err;
+  EXPECT_THAT(thin.out, HasSubstr("b\\x1b[31m.case\n"));
 }
 
 // The exit status of a hunt that is interrupted after two seconds: the shell sends the signal and hands the status on. Its
