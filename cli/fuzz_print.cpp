@@ -39,7 +39,7 @@ void print_finding(const Finding& finding) {
                            size_words(finding.shrunk), finding.shrinking,
                            finding.shrinking_finished ? "" : " (stopped before the end)");
   if (!finding.after.empty()) std::cout << "    note:   " << finding.after << '\n';
-  if (finding.duplicates > 0) std::cout << fmt::format("    {} more of this cause\n", finding.duplicates);
+  if (finding.duplicates > 0) std::cout << "    " << others_words(finding) << '\n';
   if (finding.file.empty())
     std::cout << indented(finding.shrunk);
   else

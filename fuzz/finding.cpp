@@ -41,6 +41,12 @@ bool same_cause(const Finding& a, const Finding& b) {
   return without_question(a.shrunk) == without_question(b.shrunk);
 }
 
+std::string others_words(const Finding& finding) {
+  return fmt::format(
+      "{} more of this cause{}", finding.duplicates,
+      finding.unseen > 0 ? fmt::format(", {} of them not looked at closely", finding.unseen) : "");
+}
+
 bool better(const Finding& a, const Finding& b) {
   return repeats(a) != repeats(b) ? repeats(a) : smaller(a.shrunk, b.shrunk);
 }

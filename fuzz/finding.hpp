@@ -15,6 +15,7 @@ struct Finding {
   Index shrinking = 0;  // questions asked to shrink it
   bool shrinking_finished = true;
   Index duplicates = 0;
+  Index unseen = 0;    // of them, those that fail the same check and part, and were not looked at closely
   std::string file;    // of the corpus, once it is there
   std::string replay;  // the line that asks it again, or lines, with the input among them
   std::string shard;   // of a hunt in shards, the one that found it
@@ -31,6 +32,9 @@ bool repeats(const Finding& finding);
 // Two failures are one that have the same cause or the same shrunk input, whichever check asked about it, or where the kernel
 // broke in one way (task.hpp).
 bool same_cause(const Finding& a, const Finding& b);
+
+// "15 more of this cause, 12 of them not looked at closely".
+std::string others_words(const Finding& finding);
 
 // Whether `a` is the one to show of one cause: that repeats, or reads better.
 bool better(const Finding& a, const Finding& b);

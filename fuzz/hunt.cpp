@@ -86,7 +86,8 @@ class Hunt {
         if (wide(f)) without_cause_ += 1 + f.duplicates;
         return wide(f);
       });
-    if (!findings.empty()) findings.front().duplicates += without_cause_;
+    if (findings.empty()) return;
+    findings.front().duplicates += without_cause_, findings.front().unseen += without_cause_;
   }
 
   std::optional<double> seconds_left() const {
@@ -331,7 +332,9 @@ class Hunt {
   // To the cause that the last one with these words turned out to be.
   void count_alike(const std::string& words) {
     const auto last = last_cause_.find(words);
-    ++(last == last_cause_.end() ? without_cause_ : report_.findings[last->second].duplicates);
+    if (last == last_cause_.end()) return void(++without_cause_);
+    Finding& cause = report_.findings[last->second];
+    ++cause.duplicates, ++cause.unseen;
   }
   static void close(Finding& finding, const HuntReply& settled) {
     finding.first = settled.first, finding.shrunk = settled.shrunk, finding.after = settled.after;
@@ -346,10 +349,10 @@ class Hunt {
         std::ranges::find_if(findings, [&](const Finding& f) { return same_cause(finding, f); });
     const auto place = static_cast<std::size_t>(known - findings.begin());
     if (known == findings.end()) return findings.push_back(std::move(finding)), place;
-    const Index duplicates = known->duplicates + 1;
+    const Index duplicates = known->duplicates + 1, unseen = known->unseen;
     if (known->file.empty()) known->file = finding.file;
     if (repeats(finding) && !repeats(*known)) *known = std::move(finding);
-    known->duplicates = duplicates;
+    known->duplicates = duplicates, known->unseen = unseen;
     return place;
   }
 

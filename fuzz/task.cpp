@@ -151,7 +151,8 @@ class Doing {
         reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
       return;
     }
-    if (!last.failed()) return;  // of a kernel that was not asked afresh
+    // Of a kernel that was not asked afresh: the input from which it was shrunk stays where this one fails otherwise.
+    if (!fails_in(last, part) || way_of_breaking(last.outcome.reason) != way) return;
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
   }
 

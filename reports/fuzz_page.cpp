@@ -92,10 +92,10 @@ std::string finding_card(const Finding& f) {
   std::string html = fmt::format("<h3>{} {}</h3>\n<p>{}</p>\n", badge(Verdict::fail), html_text(f.cause),
                                  html_text(f.reason));
   if (!f.after.empty()) html += fmt::format("<p>{}</p>\n", html_text(f.after));
-  html += fmt::format("<p class=\"soft\">{}{}, shrunk in {} questions; {} more of this cause{}</p>\n",
+  html += fmt::format("<p class=\"soft\">{}{}, shrunk in {} questions; {}{}</p>\n",
                       f.shard.empty() ? "" : "Shard " + f.shard + ": ",
                       f.at_case == 0 ? "Of the corpus" : fmt::format("Case {}", f.at_case), f.shrinking,
-                      f.duplicates, f.file.empty() ? "" : "; " + html_text(f.file));
+                      others_words(f), f.file.empty() ? "" : "; " + html_text(f.file));
   if (!f.file.empty() && !f.replay.empty()) html += replay_line(f.replay);
   return html + case_text(f.shrunk);
 }

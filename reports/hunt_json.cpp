@@ -29,6 +29,7 @@ Json to_json(const Finding& f) {
             {"note", f.after},
             {"file", f.file},
             {"replay", f.replay}};
+  if (f.unseen > 0) json["not_looked_at"] = f.unseen;
   if (!f.shard.empty()) json["shard"] = f.shard;
   return json;
 }
@@ -61,6 +62,7 @@ Finding read_finding(const Json& json) {
   f.first = read_input(json.at("first")), f.shrunk = read_input(json.at("shrunk"));
   f.shrinking = count_in(json, "shrinking_questions"), f.shrinking_finished = json.at("shrinking_finished");
   f.duplicates = count_in(json, "duplicates"), f.after = json.at("note"), f.file = json.at("file");
+  f.unseen = count_or_0(json, "not_looked_at");
   f.replay = json.value("replay", ""), f.shard = json.value("shard", "");
   return f;
 }
@@ -102,9 +104,9 @@ HuntReport read_report(const Json& json) {
 void add_finding(std::vector<Finding>& findings, Finding finding) {
   const auto known = std::ranges::find_if(findings, [&](const Finding& f) { return same_cause(f, finding); });
   if (known == findings.end()) return findings.push_back(std::move(finding));
-  const Index all = known->duplicates + finding.duplicates + 1;
+  const Index all = known->duplicates + finding.duplicates + 1, unseen = known->unseen + finding.unseen;
   if (better(finding, *known)) *known = std::move(finding);
-  known->duplicates = all;
+  known->duplicates = all, known->unseen = unseen;
 }
 
 void add_report(HuntReport& to, HuntReport from, const std::string& shard) {

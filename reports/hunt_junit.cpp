@@ -12,10 +12,10 @@ namespace {
 std::string details_of(const Finding& f) {
   std::string text = fmt::format("{}\n{}\n", f.cause, f.reason);
   if (!f.after.empty()) text += f.after + '\n';
-  text += fmt::format("{}{}; shrunk in {} questions{}; {} more of this cause\n",
-                      f.shard.empty() ? "" : "shard " + f.shard + ", ",
-                      f.at_case == 0 ? "of the corpus" : fmt::format("case {}", f.at_case), f.shrinking,
-                      f.shrinking_finished ? "" : " (stopped before the end)", f.duplicates);
+  text +=
+      fmt::format("{}{}; shrunk in {} questions{}; {}\n", f.shard.empty() ? "" : "shard " + f.shard + ", ",
+                  f.at_case == 0 ? "of the corpus" : fmt::format("case {}", f.at_case), f.shrinking,
+                  f.shrinking_finished ? "" : " (stopped before the end)", others_words(f));
   if (!f.file.empty()) text += to_text({f.shrunk, {}, {}, {}});  // else the line has it
   return text + "replay: " + f.replay + '\n';
 }

@@ -59,6 +59,28 @@ TEST(HuntTasks, RefuseWhatIsNone) {
   }
 }
 
+// What is asked while it is shrunk keeps o wrong; a fresh one breaks on few tokens, which is another fault.
+TEST(HuntTasks, AnInputStaysWhereTheShrunkOneFailsOtherwise) {
+  const Kernel right = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
+  const auto wrong = [right](Index breaks_below) {
+    Kernel kernel = right;
+    kernel.run = [run = right.run, breaks_below](const Problem& problem) {
+      if (problem.tokens < breaks_below) return KernelResult{KernelStatus::failed, "the kernel broke", {}, 0};
+      KernelResult result = run(problem);
+      for (double& x : result.outputs.at("o").data) x += 1;
+      return result;
+    };
+    return kernel;
+  };
+  HuntTask task{HuntTask::Kind::settle, 1, {}, "o"};
+  task.input.shape = parse_case("linear variant=masked T=9 d=2 dv=2 H=1 B=1 recipe=gaussian seed=1");
+  for (const Index breaks_below : {4, 0}) {
+    const Subject subject{wrong(0), [&] { return wrong(breaks_below); }, false, true};
+    const HuntReply reply = do_task(subject, task, {1, 100, false, {}, {}});
+    EXPECT_EQ(reply.shrunk.shape.tokens, breaks_below > 0 ? 9 : 1);
+  }
+}
+
 // Under load a process may not have printed anything yet.
 TEST(HuntTasks, AKernelBreaksInOneWayWhateverItPrintedAndWhateverTheInput) {
   const std::string way = "the kernel failed: the process did not answer within ";

@@ -30,7 +30,8 @@ Finding finding_of(const std::string& cause, const FuzzInput& shrunk, Index dupl
   Finding finding;
   finding.cause = cause, finding.reason = "1 of 3 elements <differ>, and \x1b[31m";
   finding.first = finding.shrunk = shrunk;
-  finding.at_case = 7, finding.shrinking = 30, finding.duplicates = duplicates;
+  finding.at_case = 7, finding.shrinking = 30, finding.duplicates = duplicates,
+  finding.unseen = duplicates / 2;
   finding.replay = "attest replay --kernel mine " + std::to_string(shrunk.edits.size()) + ".case";
   return finding;
 }
@@ -155,6 +156,7 @@ TEST(HuntShards, OfOneCauseTheSmallestInputIsKeptAndTheOthersAreCounted) {
     EXPECT_EQ(one["replay"], small.replay);
     EXPECT_EQ(one["shard"], shard);
     EXPECT_EQ(one["duplicates"], 1 + 4 + 1);
+    EXPECT_EQ(one["not_looked_at"], 2);
     EXPECT_EQ(kernel["findings"][1]["duplicates"], 0);
     EXPECT_EQ(kernel["cases"], 40);
     EXPECT_EQ(kernel["unanswered"], 2);
@@ -184,8 +186,8 @@ TEST(HuntJunit, HasATestCaseForEachKernelWithItsCausesAndTheLinesThatRepeatThem)
        {"tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\"", "<testsuite name=\"hla2\"",
         "<testcase classname=\"hla2\" name=\"mine\"", "FAIL: cause a, and 1 more", "cause b",
         "replay: attest replay --kernel mine 2.case", "replay: attest replay --kernel mine 3.case",
-        "case 7; shrunk in 30 questions; 3 more of this cause", "&lt;differ&gt;",
-        "name=\"right\" time=\"1.500000\"/>", "type=\"undecided\"", "no certificate: 1",
+        "case 7; shrunk in 30 questions; 3 more of this cause, 1 of them not looked at closely",
+        "&lt;differ&gt;", "name=\"right\" time=\"1.500000\"/>", "type=\"undecided\"", "no certificate: 1",
         "1 not answered before the end"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
