@@ -164,7 +164,8 @@ struct Lin {
   float add_scale = 1, epsilon = 0;
   float* states = nullptr;  // (segment, head, value_dim, key_dim), column by column; of tiles on matrix units
   float* fade = nullptr;    // (segment, head): the product of the gates
-  // A piece of the keys on matrix units: sums before it are added, sums for the next are left in place of rows.
+  // A piece of the keys on matrix units: sums before it are added, sums for the next are left in place of rows, without the
+  // scores inside chunks, which the last piece weighs, rounds and multiplies by Z when those of all keys are added.
   bool take_sums = false, leave_sums = false;
   float4* sums = nullptr;  // (segment, head, chunk, 8, thread)
   __host__ __device__ int state_keys() const { return tile_keys > 0 ? tile_keys : key_dim; }
@@ -182,10 +183,12 @@ struct Moment {
           0;  // of the whole matrix, where data begins at the piece that a Lin takes; 0: those of the Lin
 };
 
-// Lins of the same gate and sizes, block beside block: of the same x and y too, what both read comes from memory once.
+// Lins of the same gate, sizes, x and y, block beside block: what both read comes from memory once.
 struct Lins {
   Lin lin[2];
   int count = 1;
+  float4* scores =
+      nullptr;  // of pieces: (segment, head, chunk, 64 x 64 as threads have them), left by lin[0]
 };
 
 // Tokens of a call, at most all of them, before its first position that is a multiple of `size`.

@@ -74,6 +74,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   if (walk.place.size <= 0) return;
   const int group = Thread().group;
   RowsEnd<T, simple, W> end(walk, layout);
+  PieceScores<scores, W> pieces(walk, layout, lins);
   const bool constant = lin.gate.kind == GateKind::constant;  // then every chunk has the same weights
   GateWalk<P::gate_slots> gates = walk.gates();
   gates.begin(1);
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   load_state<key_dim>(state, lin.states + walk.slot * value_dim * key_dim, simple ? 1 : 1 / lin.y_scale);
   for (int c = 0; c < walk.chunks; ++c) {
     const uint32_t x_tile = walk.x_tile(c), y_tile = walk.y_tile(c), z_tile = walk.z_tile(c), w_tile = x_tile;
+    if constexpr (!simple) pieces.read(c);
     copies_wait<0>();
     __syncthreads();
     walk.fetch(c + 1);
@@ -99,6 +101,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
       if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c), exclusive);
       fade_from_start(o, gates.at(c), exclusive);
     }
+    if constexpr (!simple) pieces.join(w, c);
     if (!is<Mutant::scores_over_queries>) __syncthreads();
     store_scores<T, scores, gated>(w, walk.tiles.base + (w_tile - walk.tiles.start), weights, exclusive);
     if constexpr (W::fades_keys) fade_rows<T, key_dim, P::threads>(walk.keys(c), gates.at(c).to_end);

@@ -175,8 +175,7 @@ __global__ void __launch_bounds__(Plan<gated>::everybody, 1)
 bool tended_rows_pay(const Lins& lins) {
   for (int i = 0; i < lins.count; ++i) {
     const Lin& lin = lins.lin[i];
-    if (lin.tile_keys != dim || lin.tile_values != dim || lin.take_sums || lin.leave_sums || !is_simple(lin))
-      return false;
+    if (lin.tile_keys != dim || lin.tile_values != dim || !is_simple(lin)) return false;
   }
   return lins.count == 2 || lins.lin[0].gate.kind != GateKind::none;
 }

@@ -71,14 +71,54 @@ struct Walk {
   __device__ uint8_t* values(int c) const { return tiles.base + (z_tile(c) - tiles.start); }
 };
 
-// Whether nothing is scaled but rows, which leave as the products give them, in the input type.
+// Whether nothing is scaled but rows, which leave as the products give them, in the input type; not in pieces of keys.
 inline bool is_simple(const Lin& lin) {
   return !lin.exclusive && lin.y_scale == 1 && !lin.add.data && !lin.denominators.data &&
-         lin.o.type == lin.y.type;
+         lin.o.type == lin.y.type && !lin.take_sums && !lin.leave_sums;
 }
 inline bool is_simple(const Lins& lins) {
   return is_simple(lins.lin[0]) && (lins.count == 1 || is_simple(lins.lin[1]));
 }
+
+// The scores of a chunk where keys come in pieces: zero but in the last piece, which has their sum over all, in fp32.
+template <int scores, typename W>
+class PieceScores {
+ public:
+  __device__ PieceScores(const W& walk, const Layout& layout, const Lins& lins)
+      : mine_(blockIdx.x % lins.count == 0),
+        leaves_(walk.lin.leave_sums && !apart),
+        takes_(walk.lin.take_sums && !apart && (mine_ || !leaves_)),
+        chunks_(walk.chunks),
+        sums_(lins.scores + walk.slot * (layout.segment / chunk) * each * threads + threadIdx.x) {}
+  // Of chunk c, ahead of its use.
+  __device__ void read(int c) {
+    if (takes_ && c < chunks_)
+#pragma unroll
+      for (int i = 0; i < each; ++i) before_[i] = sums_[(c * each + i) * threads];
+  }
+  __device__ void join(float (&w)[scores / 2], int c) const {
+    if (takes_)
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+        w[4 * i] += before_[i].x, w[4 * i + 1] += before_[i].y, w[4 * i + 2] += before_[i].z,
+            w[4 * i + 3] += before_[i].w;
+    if (!leaves_) return;
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      if (mine_)
+        sums_[(c * each + i) * threads] = make_float4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+      w[4 * i] = w[4 * i + 1] = w[4 * i + 2] = w[4 * i + 3] = 0;
+    }
+  }
+
+ private:
+  static constexpr int each = scores / 8, threads = W::value_dim / 64 * 128;
+  static constexpr bool apart = is<Mutant::scores_rounded_in_pieces>;
+  const bool mine_, leaves_, takes_;
+  const int chunks_;
+  float4* const sums_;
+  float4 before_[each];
+};
 
 // Where element i of a warpgroup's 64 columns of O, which it holds transposed, stands.
 struct Cell {

@@ -114,6 +114,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   if (walk.place.size <= 0) return;
   const int group = shared_by_warp(Thread().group);
   RowsEnd<T, simple, W> end(walk, layout);
+  PieceScores<scores, W> pieces(walk, layout, lins);
   GateWalk<3> gates = walk.gates();
   gates.begin(2);
   for (int c = 0; c < P::stages - 1; ++c) walk.fetch(c);
@@ -131,12 +132,14 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
   float weights[scores / 2];
   auto finish_scores =
       [&](int c) {  // and the keys whose scores they are: nobody else reads them before the barrier
+        if constexpr (!simple) pieces.join(w, c);
         if constexpr (gated)
           if (c == 0 || !constant) weigh_scores<scores>(weights, gates.at(c), exclusive);
         store_scores<T, scores, gated>(w, walk.tiles.base + w_at(c), weights, exclusive);
         if constexpr (W::fades_keys)
           fade_rows<T, key_dim, 128, scores>(walk.keys(c), gates.at(c).to_end, group * scores);
       };
+  if constexpr (!simple) pieces.read(0);
   copies_wait<0>();
   publish_stores();
   __syncthreads();
@@ -152,6 +155,7 @@ __global__ void __launch_bounds__(Plan<key_dim, value_dim, true, gated>::threads
     publish_stores();  // and W of chunk c
     __syncthreads();
     walk.fetch(c + P::stages - 1);
+    if constexpr (!simple) pieces.read(c + 1);
     uint32_t left[key_dim / 16][4], faded[chunk / 16][4];
     pack_left<T>(left, state);
     products_begin();

@@ -1,6 +1,6 @@
 // Each operator as Lin passes over segments (common.cuh), or as a recurrence. Run twice: without a workspace it only
 // counts its bytes. On matrix units a Lin takes its keys and values 128 at a time: values fall apart, sums over keys are
-// added in fp32, the scores of each piece rounded by themselves. Dimensions that the matrix units do not take are widened
+// added in fp32, those of the scores before they are rounded. Dimensions that the matrix units do not take are widened
 // by zeros, which changes no value, and narrowed again: to a multiple of 8, or, for what is not made of Lins, to 64 or a
 // multiple of 128.
 #include <algorithm>
@@ -220,7 +220,7 @@ class Composer {
   void run(const Lin& job, const Moment& initial, const Moment& final, bool only_states = false) {
     run({Pass{job, initial, final}}, only_states);
   }
-  // Passes of one gate that read nothing of each other.
+  // Passes of the same gate, x and y that read nothing of each other.
   void run(std::vector<Pass> passes, bool only_states = false) {
     for (Pass& pass : passes)
       if (only_states) pass.job.x = View{};
@@ -258,18 +258,20 @@ class Composer {
     const int key_dim = pieces[0].first->job.key_dim;
     const size_t before = used;
     float *states[2] = {}, *fades[2] = {};
-    float4* sums[2] = {};
+    float4 *sums[2] = {}, *scores = nullptr;
     for (int i = 0; i < count; ++i) {
       const Lin first = piece_of(pieces[i].first->job, 0, pieces[i].second);
       states[i] = take<float>(slots * first.tile_keys * first.tile_values);
       fades[i] = take<float>(slots);
-      if (first.leave_sums) sums[i] = take<float4>(slots * (layout.segment / chunk) * 16 * first.tile_values);
+      if (!first.leave_sums) continue;
+      sums[i] = take<float4>(slots * (layout.segment / chunk) * 16 * first.tile_values);
+      if (i == 0) scores = take<float4>(slots * (layout.segment / chunk) * chunk * chunk / 4);
     }
     release(before);
     if (counting()) return;
     for (int key = 0; key < key_dim; key += widest) {
       Lins lins;
-      lins.count = count;
+      lins.count = count, lins.scores = scores;
       bool needed = false;
       for (int i = 0; i < count; ++i) {
         const auto [pass, value] = pieces[i];
