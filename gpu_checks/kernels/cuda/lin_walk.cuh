@@ -90,13 +90,12 @@ class PieceScores {
         takes_(walk.lin.take_sums && !apart && (mine_ || !leaves_)),
         chunks_(walk.chunks),
         sums_(lins.scores + walk.slot * (layout.segment / chunk) * each * threads + threadIdx.x) {}
-  // Of chunk c, ahead of its use.
+  // Of chunk c, ahead of its use, where there are registers for it.
   __device__ void read(int c) {
-    if (takes_ && c < chunks_)
-#pragma unroll
-      for (int i = 0; i < each; ++i) before_[i] = sums_[(c * each + i) * threads];
+    if (ahead && c < chunks_) load(c);
   }
-  __device__ void join(float (&w)[scores / 2], int c) const {
+  __device__ void join(float (&w)[scores / 2], int c) {
+    if (!ahead) load(c);
     if (takes_)
 #pragma unroll
       for (int i = 0; i < each; ++i)
@@ -105,15 +104,20 @@ class PieceScores {
     if (!leaves_) return;
 #pragma unroll
     for (int i = 0; i < each; ++i) {
-      if (mine_)
-        sums_[(c * each + i) * threads] = make_float4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+      if (mine_) at(c)[i * threads] = make_float4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
       w[4 * i] = w[4 * i + 1] = w[4 * i + 2] = w[4 * i + 3] = 0;
     }
   }
 
  private:
   static constexpr int each = scores / 8, threads = W::value_dim / 64 * 128;
-  static constexpr bool apart = is<Mutant::scores_rounded_in_pieces>;
+  static constexpr bool ahead = scores < 64, apart = is<Mutant::scores_rounded_in_pieces>;
+  __device__ float4* at(int c) const { return sums_ + int64_t{c} * each * threads; }
+  __device__ void load(int c) {
+    if (takes_)
+#pragma unroll
+      for (int i = 0; i < each; ++i) before_[i] = at(c)[i * threads];
+  }
   const bool mine_, leaves_, takes_;
   const int chunks_;
   float4* const sums_;
