@@ -187,8 +187,8 @@ struct Moment {
 struct Lins {
   Lin lin[2];
   int count = 1;
-  float4* scores =
-      nullptr;  // of pieces: (segment, head, chunk, 64 x 64 as threads have them), left by lin[0]
+  // Of pieces of keys: scores (segment, head, chunk, 16 x 64 float4 as threads have them), left by lin[0].
+  float4* scores = nullptr;
 };
 
 // Tokens of a call, at most all of them, before its first position that is a multiple of `size`.
