@@ -140,21 +140,12 @@ Problem continued(const BatteryContext& context, const Problem& problem, const P
                       continued_from(problem, states, context.declaration(), consumed));
 }
 
-// The polynomial operators are certified by the sizes of their values (lattice.cpp).
-Problem sizes_of(const Declaration& declaration, Problem problem) {
-  if (declaration.beta) return problem;
-  for (auto& [name, tensor] : problem.fields)
-    if (name == "q" || name == "k" || name == "v" || name == "level_scales")
-      for (double& x : tensor.data) x = std::abs(x);
-  return problem;
-}
-
 bool has_certificate(const BatteryContext& context, const Problem& problem,
                      const std::optional<Problem>& earlier) {
   if (!earlier) return is_certified(context, problem);
   const Declaration& d = context.declaration();
   return is_certified(context, *earlier) &&
-         is_certified(context, continued(context, sizes_of(d, problem), sizes_of(d, *earlier), true));
+         is_certified(context, continued(context, by_size(d, problem), by_size(d, *earlier), true));
 }
 
 struct Parts {

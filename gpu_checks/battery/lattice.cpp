@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 #include <numeric>
 
+#include "gpu_checks/battery/columns.hpp"
 #include "gpu_checks/battery/layout.hpp"
 #include "reference/forms/batch.hpp"
 
@@ -86,16 +87,6 @@ class Certifier : public Arithmetic<double> {
   bool powers_;
 };
 
-// The polynomial operators take absolute values everywhere: then every partial sum of the real input, in any order
-// and chunking, is bounded by what is seen here. The delta rules subtract; |A||B| is taken product by product.
-Problem by_size(const Declaration& declaration, Problem problem) {
-  if (declaration.beta) return problem;
-  for (auto& [name, tensor] : problem.fields)
-    if (name == "q" || name == "k" || name == "v" || name == "level_scales")
-      for (double& x : tensor.data) x = std::abs(x);
-  return problem;
-}
-
 // Streams and scans that subtract read q^T S C (or q^T SK SQ P) whole before they subtract from it, and their
 // products are not the arithmetic's: the largest such read, of final moments and the largest q.
 void certify_whole_read(const BatteryContext& context, const Head<double>& head, const State<double>& final,
@@ -109,7 +100,9 @@ void certify_whole_read(const BatteryContext& context, const Head<double>& head,
       row = certifier.product(row, found->second.at(0));
 }
 
-bool sizes_fit(const BatteryContext& context, const Problem& sizes) try {
+bool sizes_fit(const BatteryContext& context, const Problem& of_any_width) try {
+  const Narrowed narrowed(of_any_width, context.declaration());
+  const Problem& sizes = narrowed.problem();
   Certifier certifier(context.kernel.contract);
   const Evaluator<double>& evaluator = context.op;
   const Evaluation own = context.kernel.how;
@@ -132,7 +125,9 @@ bool sizes_fit(const BatteryContext& context, const Problem& sizes) try {
 // By the stream that sizes_fit() looked at.
 Tensors stream_outputs(const BatteryContext& context, const Problem& problem) {
   Arithmetic<double> exact;
-  return run<double>(context.op, problem, {Form::stream, 0, context.kernel.how.algebra}, exact);
+  const Narrowed narrowed(problem, context.declaration());
+  return narrowed.widened(
+      run<double>(context.op, narrowed.problem(), {Form::stream, 0, context.kernel.how.algebra}, exact));
 }
 
 // Token numbers within [first, last): the edges of chunks of the width, and others.
@@ -227,13 +222,30 @@ class Drawer {
       if (is_active(b, t)) hot(x, problem_.value_dim, 6);
     });
   }
+  // All columns, or of sixteen ranges of them one each, the last one of all among them.
+  std::vector<Index> columns_everywhere() {
+    const Index width = problem_.key_dim, count = std::min<Index>(width, 16);
+    std::vector<Index> columns(static_cast<std::size_t>(count));
+    std::iota(columns.begin(), columns.end(), Index{0});
+    if (count == width) return columns;
+    for (Index& c : columns) {
+      const Index first = c * width / count, last = (c + 1) * width / count;
+      c = last == width ? width - 1 : first + below(last - first);
+    }
+    return columns;
+  }
   void delta() {
+    const std::vector<Index> columns = columns_everywhere();
+    const Index count = std::ssize(columns);
+    const auto column = [&](Index i) { return columns[static_cast<std::size_t>(i)]; };
     each_row("k", [&](Index, Index, double* x) {
-      const Index a = below(problem_.key_dim);
-      x[a] = random_.sign();
-      if (problem_.key_dim > 1) x[(a + 1 + below(problem_.key_dim - 1)) % problem_.key_dim] = random_.sign();
+      const Index a = below(count);
+      x[column(a)] = random_.sign();
+      if (count > 1) x[column((a + 1 + below(count - 1)) % count)] = random_.sign();
     });
-    each_row("q", [&](Index, Index, double* x) { hot(x, problem_.key_dim, 2); });
+    each_row("q", [&](Index, Index, double* x) {
+      for (int i = 0; i < 2; ++i) x[column(below(count))] = random_.sign();
+    });
     const auto sparsity = static_cast<std::uint64_t>(std::max<Index>(2, 144 / std::max<Index>(active_, 1)));
     each_row("v", [&](Index, Index, double* x) {
       if (random_.one_in(sparsity)) hot(x, problem_.value_dim, 1);
@@ -273,6 +285,16 @@ void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in,
 std::string no_lattice(const BatteryContext& context) {
   const Declaration& d = context.declaration();
   return d.exact ? "" : d.name + " is no polynomial: no input makes every rounding exact";
+}
+
+Problem by_size(const Declaration& declaration, Problem problem) {
+  if (declaration.beta) return problem;
+  if (problem.options.scale && *problem.options.scale < 0) problem.options.scale = -*problem.options.scale;
+  for (auto& [name, tensor] : problem.fields)
+    if (name == "q" || name == "k" || name == "v" || name == "level_scales" ||
+        name.starts_with("initial_state."))
+      for (double& x : tensor.data) x = std::abs(x);
+  return problem;
 }
 
 bool is_certified(const BatteryContext& context, const Problem& problem) {

@@ -4,7 +4,8 @@
 // input, thinned until the certificate holds.
 //   polynomial operators  a dozen active tokens (a quarter for the first order) at chunk edges and at random; k, q
 //                         three entries +-1 of six columns drawn for the problem, v six +-1; elsewhere k = v = 0 and q two-hot
-//   delta rules           beta 0 or 1, k = +-e_a +-e_b: I - beta k k^T is a signed swap and nothing grows
+//   delta rules           beta 0 or 1, k = +-e_a +-e_b of at most sixteen columns drawn for the problem: I - beta k k^T is a
+//                         signed swap and nothing grows
 //   gates                 g = 0, or so low that exp(g) is 0; level scales 0, 1, -1, 2; no decay. Of every contract it is
 //                         asked that exp(0) = 1; log2(e) g may be summed in the place of g
 #pragma once
@@ -37,6 +38,10 @@ Problem made_louder(const BatteryContext& context, Problem problem, Random& rand
 // most three times among the tokens whose gates the kernel may sum up. All 0 where its limits exclude such gates.
 void close_gates(const BatteryContext& context, Tensor& g, std::uint64_t one_in, Random& random);
 
+// The polynomial operators by absolute values everywhere: then every partial sum of the real input, in any order and
+// chunking, is bounded by what is seen here. The delta rules as they are: they subtract, and |A||B| is taken product by
+// product.
+Problem by_size(const Declaration& declaration, Problem problem);
 // Whether the certificate holds for this problem as it stands.
 bool is_certified(const BatteryContext& context, const Problem& problem);
 bool is_certified(const BatteryContext& context, const Problem& problem, LatticeCut cut);

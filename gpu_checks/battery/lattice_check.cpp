@@ -46,11 +46,11 @@ CheckOutcome run(const BatteryContext& context) {
     shape.tokens = 2 * c + 1, shape.value_dim = 5;
     shape.key_dim = d.beta ? 66 : 130;  // a token of a delta rule costs d^3 here
     one(context, shape, random, findings);
-    shape.tokens = context.at_most(600), shape.key_dim = 8;
+    shape.tokens = context.at_most(600), shape.key_dim = 8, shape.heads = 2;
     one(context, shape, random, findings);
     shape = {};
     shape.heads = 2, shape.key_dim = 5, shape.value_dim = 9, shape.tokens = 2 * c + 3,
-    shape.options.scale = Rational(2);
+    shape.options.scale = Rational(round % 2 ? -2 : 2);
     if (d.unit_scale) one(context, shape, random, findings);
     shape.options.scale.reset(), shape.options.ridge = Rational(2);
     if (d.ridge) one(context, shape, random, findings);

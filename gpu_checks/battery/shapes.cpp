@@ -1,11 +1,13 @@
 // shapes: sizes at which kernels break.
 // Law: T = 0, 1, chunk +- 1 and every residue of the chunk, d = 1, odd d, d != dv, d and dv beyond a tile, nine heads; a
-// state of no tokens is the initial one. Lattice inputs, bitwise, where the operator has them; else by bound.
+// state of no tokens is the initial one; the widths d = dv that kernels have code of their own for, over three chunks and
+// once more from a state. Lattice inputs, bitwise, where the operator has them; else by bound.
 // Must kill: partial last chunk (family 1), tiles and lanes (7), tiles skipped (11), splits over dv (10).
 // Source: KERNEL_BUGS, families 1, 7, 10 and 11.
 #include "gpu_checks/battery/call.hpp"
 #include "gpu_checks/battery/checks.hpp"
 #include "gpu_checks/battery/lattice.hpp"
+#include "gpu_checks/battery/layout.hpp"
 
 namespace attest {
 namespace {
@@ -23,6 +25,40 @@ void one(const BatteryContext& context, Case shape, Random& random, Findings& fi
   if (!problem) return findings.leave_out("no certified lattice input of this shape");
   if (const auto outputs = call(context, *problem, findings))
     findings.exact(*problem, *outputs, lattice_outputs(context, *problem));
+}
+
+// Exact outputs of all tokens, and from a token on, given the exact state before it.
+void one_from_a_state(const BatteryContext& context, Case shape, Index before, Random& random,
+                      Findings& findings) {
+  shape = fitted(context, shape), shape.seed = random.bits() >> 1;
+  findings.input("lattice " + short_text(shape));
+  const auto whole = draw_lattice(context, shape, random, LatticeCut{before, false});
+  if (!whole) return findings.leave_out("no certified lattice input of this shape");
+  Tensors expected = lattice_outputs(context, *whole);
+  if (const auto outputs = call(context, *whole, findings)) findings.exact(*whole, *outputs, expected);
+  findings.input("from token " + std::to_string(before) + " on, lattice " + short_text(shape));
+  const std::vector<Index> consumed(static_cast<std::size_t>(whole->sequences()), before);
+  const Problem rest = continued_from(token_range(*whole, before, whole->tokens),
+                                      lattice_outputs(context, token_range(*whole, 0, before)),
+                                      context.declaration(), consumed);
+  expected["o"] = token_range(expected["o"], before, whole->tokens);
+  if (const auto outputs = call(context, rest, findings)) findings.exact(rest, *outputs, expected);
+}
+
+// Three chunks, or as many tokens as the kernel takes; of a scan, a segment of which costs width^3, few: it carries a
+// state from every token to the next.
+void square(const BatteryContext& context, Index width, Random& random, Findings& findings) {
+  Case shape;
+  shape.key_dim = shape.value_dim = width;
+  if (const Case fit = fitted(context, shape); fit.key_dim != width || fit.value_dim != width) return;
+  const bool few = context.kernel.how.form == Form::scan && width > 64;
+  const Index before = 3, tokens = few ? 5 : 2 * context.chunk() + 1;
+  shape.heads = width > 64 ? 1 : 2, shape.tokens = context.at_most(before + tokens);
+  const bool takes_state = context.has("initial_state") && !context.declaration().moments.empty();
+  if (takes_state && no_lattice(context).empty() && *shape.tokens > before)
+    one_from_a_state(context, shape, before, random, findings);
+  else
+    one(context, shape, random, findings);
 }
 
 CheckOutcome run(const BatteryContext& context) {
@@ -45,6 +81,7 @@ CheckOutcome run(const BatteryContext& context) {
     shape.tokens = key_dim > 64 ? 9 : 2 * c + 1;  // a token of a delta rule costs d^3 here
     one(context, shape, random, findings);
   }
+  for (const Index width : {32, 64, 128, 256}) square(context, width, random, findings);
   // More heads than a kernel may have constants for.
   shape.key_dim = 4, shape.value_dim = 3, shape.tokens = c + 1, shape.heads = 9;
   one(context, shape, random, findings);

@@ -556,6 +556,82 @@ TEST(Lattice, RefusesACertificateForWhatTheFormatsCannotHold) {
   EXPECT_FALSE(is_certified(context, *problem));
 }
 
+// Columns of zeros are left out of the evaluation: of q, k and v, and of states of every kind.
+TEST(Lattice, HasTheOutputsOfAnEvaluationOfEveryColumn) {
+  for (const char* name : {"cpu.linear.chunk16.fp32", "cpu.hla2.chunk16.subtract.bf16",
+                           "cpu.hla3.chunk16.fp32", "cpu.log_linear_gated_delta.chunk16.bf16"}) {
+    const BatteryContext context = context_of(kernel_named(name));
+    Random random(1, "columns");
+    Case shape;
+    shape.tokens = 12, shape.key_dim = 33, shape.value_dim = 40, shape.heads = 2, shape.seed = 1;
+    const auto whole = draw_lattice(context, fitted(context, shape), random, LatticeCut{5});
+    ASSERT_TRUE(whole) << name;
+    const Tensors states = lattice_outputs(context, token_range(*whole, 0, 5));
+    Problem rest = continued_from(token_range(*whole, 5, 12), states, context.declaration(), {5});
+    EXPECT_TRUE(is_certified(context, rest)) << name;
+    Arithmetic<double> exact;
+    const Tensors all = run<double>(context.op, rest, {Form::stream, 0, context.kernel.how.algebra}, exact);
+    const Tensors few = lattice_outputs(context, rest);
+    ASSERT_EQ(few.size(), all.size());
+    for (const auto& [output, tensor] : all) {
+      EXPECT_EQ(few.at(output).shape, tensor.shape) << name << ' ' << output;
+      EXPECT_EQ(few.at(output).data, tensor.data) << name << ' ' << output;
+    }
+    rest.fields.at("v").data.back() = 0x1p40;
+    EXPECT_FALSE(is_certified(context, rest)) << name << ": the last column was not looked at";
+  }
+}
+
+TEST(Lattice, IsCertifiedOfANegativeScaleAsOfItsSize) {
+  const BatteryContext context = context_of(kernel_named("cpu.hla2.chunk16.subtract.fp32"));
+  Random random(1, "scale");
+  Case shape;
+  shape.tokens = 20, shape.key_dim = 4, shape.value_dim = 3, shape.seed = 1;
+  auto problem = draw_lattice(context, fitted(context, shape), random);
+  ASSERT_TRUE(problem);
+  for (const int scale : {-2, 2}) {
+    problem->options.scale = Rational(scale);
+    EXPECT_TRUE(is_certified(context, *problem)) << scale;
+    problem->options.scale = Rational(scale * 4096);
+    EXPECT_FALSE(is_certified(context, *problem)) << scale;
+  }
+}
+
+// What a kernel does at sizes that meet: a width for which it has code of its own, or many tokens, and a head.
+TEST(Battery, FailsAFaultAtSizesThatMustMeet) {
+  struct Fault {
+    const char* words;
+    std::function<bool(const Problem& p, Index token, Index head)> there;
+  };
+  const auto of_width = [](Index width) {
+    return [=](const Problem& p, Index token, Index) {
+      return p.key_dim == width && p.value_dim == width && token >= 16;
+    };
+  };
+  const auto from_a_state = [](const Problem& p, Index token, Index) {
+    return p.key_dim == 128 && p.value_dim == 128 && p.field("initial_state.S") && token == 0;
+  };
+  for (const Fault& fault :
+       {Fault{"32", of_width(32)}, Fault{"64", of_width(64)}, Fault{"128", of_width(128)},
+        Fault{"256", of_width(256)}, Fault{"128 from a state", from_a_state},
+        Fault{"head 1 after 320 tokens",
+              [](const Problem&, Index token, Index head) { return token >= 320 && head > 0; }},
+        Fault{"negative scale",
+              [](const Problem&p, Index, Index) { return p.options.scale && *p.options.scale < 0; }}}) {
+    const Kernel wrong =
+        changed(kernel_named("cpu.linear.chunk16.fp32"), [&](const Problem& p, Tensors& outputs) {
+          std::vector<double>& o = outputs.at("o").data;
+          for (std::size_t i = 0; i < o.size(); ++i) {
+            const Index row = static_cast<Index>(i) / p.value_dim;
+            if (fault.there(p, row / p.heads % p.tokens, row % p.heads)) o[i] += 1;
+          }
+        });
+    EXPECT_TRUE(outcome_of(wrong, "shapes").verdict == Verdict::fail ||
+                outcome_of(wrong, "lattice").verdict == Verdict::fail)
+        << fault.words;
+  }
+}
+
 TEST(Layout, PackingThenCuttingGivesTheSequencesBack) {
   const BatteryContext context = context_of(kernel_named("cpu.log_linear_mamba2.chunk16.fp32"));
   std::vector<Problem> sequences;
