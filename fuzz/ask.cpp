@@ -1,5 +1,6 @@
 #include "fuzz/ask.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 
@@ -51,45 +52,98 @@ Tensors same_nan(Tensors& got, Tensors expected) {
   return expected;
 }
 
-// The same Problem object, so the same addresses, asked with other data (and another decay, where there is the option),
-// after which it is as it was.
-void call_with_other_data(const BatteryContext& context, const FuzzInput& input, Problem& problem,
-                          Findings& findings) {
-  Case other = fitted(context, input.shape);
-  other.seed += 2;
-  const Tensors fields = problem.fields;
-  const Options options = problem.options;
-  const auto fill = [&](const Tensors& from) {
+bool is_continued(const Problem& problem) {
+  return std::ranges::any_of(problem.fields,
+                             [](const auto& field) { return field.first.starts_with("initial_state."); });
+}
+
+// The calls before and between those that are asked about. One of three, by the seed, is made twice for the same bits (of
+// kernels declared deterministic). In full, which costs a bound and an oracle for each: every one within its bound, and of a
+// question about integers exact, for which the other data are integers too.
+class OtherCalls {
+ public:
+  OtherCalls(const BatteryContext& context, const FuzzInput& input, Findings& findings)
+      : context_(context),
+        in_full_(judges_all_calls(input)),
+        exact_(in_full_ && is_lattice(input.question)),
+        turn_(input.shape.seed % 3),
+        shape_(fitted(context, input.shape)),
+        findings_(findings) {
+    shape_.seed += 2;
+  }
+
+  // The same Problem object, so the same addresses, asked with other data (and another decay, where there is the option),
+  // after which it is as it was.
+  void with_other_data(Problem& problem) {
+    const Tensors fields = problem.fields;
+    const Options options = problem.options;
+    const bool continued = is_continued(problem);
+    auto [other, certified] = like_the_question(shape_, continued);
+    fill(problem, other.fields);
+    if (certified && continued) certified = is_certified(context_, problem);  // with the state
+    ask("the same buffers with other data", problem, 0, certified);
+    fill(problem, fields);
+    if (findings_.failed() || !options.decay || has_no_decay(context_) || context_.kernel.without_decay)
+      return;
+    const Rational decay = exact_ ? Rational(0) : Rational(1) / 2;  // 0 keeps integers what they are
+    problem.options.decay = *options.decay == Rational(1) ? decay : Rational(1);
+    ask("the same buffers with another decay", problem, 1, exact_);
+    problem.options = options;
+    fill(problem, fields);
+  }
+
+  void longer() {
+    Case shape = shape_;
+    shape.tokens = size_within(context_.kernel, "t", *shape.tokens + 7), shape.packed.clear();
+    auto [problem, certified] = like_the_question(shape, false);
+    ask("a longer call", problem, 2, certified);
+  }
+
+ private:
+  static void fill(Problem& problem, const Tensors& from) {
     for (const auto& [name, tensor] : from)
       if (const auto field = problem.fields.find(name); field != problem.fields.end())
         std::copy_n(tensor.data.begin(), std::min(tensor.data.size(), field->second.data.size()),
                     field->second.data.begin());
-  };
-  fill(drawn(context, other).fields);
-  watched_call(context, problem, findings);
-  fill(fields);
-  if (findings.failed()) return;
-  if (!options.decay || has_no_decay(context) || context.kernel.without_decay) return;
-  problem.options.decay = *options.decay == Rational(1) ? Rational(1) / 2 : Rational(1);
-  watched_call(context, problem, findings);
-  problem.options = options;
-  fill(fields);
-}
+  }
+  // And whether it is certified, by itself.
+  std::pair<Problem, bool> like_the_question(const Case& shape, bool continued) const {
+    if (exact_) {
+      Random random(shape.seed, "other integers");
+      if (auto integers = draw_lattice(context_, shape, random, {}, continued ? 4 : 1 << 20))
+        return {std::move(*integers), true};
+    }
+    return {drawn(context_, shape), false};
+  }
+  void ask(const char* words, Problem& problem, std::uint64_t turn, bool certified) {
+    findings_.input(words);
+    if (const auto outputs = watched_call(context_, problem, findings_))
+      judge(problem, *outputs, turn, certified);
+    findings_.input("");
+  }
+  void judge(Problem& problem, const Tensors& outputs, std::uint64_t turn, bool certified) {
+    if (certified) return findings_.exact(problem, outputs, lattice_outputs(context_, problem));
+    if (in_full_ && !exact_) return judge_value(context_, problem, outputs, findings_);
+    if (turn != turn_ || !context_.has("deterministic")) return;
+    auto again = watched_call(context_, problem, findings_);
+    if (again) findings_.exact(problem, *again, same_nan(*again, outputs));
+  }
 
-void call_longer(const BatteryContext& context, const FuzzInput& input, Findings& findings) {
-  Case longer = input.shape;
-  longer.tokens = size_within(context.kernel, "t", *longer.tokens + 7);
-  longer.seed += 2, longer.packed.clear();
-  Problem other = drawn(context, longer);
-  watched_call(context, other, findings);
-}
+  const BatteryContext& context_;
+  const bool in_full_, exact_;
+  const std::uint64_t turn_;
+  Case shape_;
+  Findings& findings_;
+};
 
 void ask_again(const BatteryContext& context, const FuzzInput& input, Problem& problem, Findings& findings) {
-  call_with_other_data(context, input, problem, findings);
+  OtherCalls others(context, input, findings);
+  others.with_other_data(problem);
   if (findings.failed()) return;  // a kernel that hangs need not do so at every call
   const auto first = watched_call(context, problem, findings);
   if (!first) return;
-  call_longer(context, input, findings);
+  others.longer();
+  if (findings.failed()) return;
   const auto second = watched_call(context, problem, findings);
   if (!second) return;
   Tensors again = *second;
@@ -100,9 +154,11 @@ void ask_again(const BatteryContext& context, const FuzzInput& input, Problem& p
 void ask_lattice_again(const BatteryContext& context, const FuzzInput& input, Problem& problem,
                        Findings& findings) {
   const Tensors expected = lattice_outputs(context, problem);
-  call_with_other_data(context, input, problem, findings);
+  OtherCalls others(context, input, findings);
+  others.with_other_data(problem);
   for (int calls = 0; calls < 3 && !findings.failed(); ++calls) {
-    if (calls == 1) call_longer(context, input, findings);
+    if (calls == 1) others.longer();
+    if (findings.failed()) return;
     if (const auto outputs = watched_call(context, problem, findings))
       findings.exact(problem, *outputs, expected);
   }
@@ -110,7 +166,7 @@ void ask_lattice_again(const BatteryContext& context, const FuzzInput& input, Pr
 
 void ask_new_data(const BatteryContext& context, const FuzzInput& input, Problem& problem,
                   Findings& findings) {
-  call_with_other_data(context, input, problem, findings);
+  OtherCalls(context, input, findings).with_other_data(problem);
   if (!findings.failed()) ask_value(context, problem, findings);
 }
 
@@ -193,6 +249,8 @@ void ask_one(const BatteryContext& context, const FuzzInput& input, Problem& pro
 }
 
 }  // namespace
+
+bool judges_all_calls(const FuzzInput& input) { return input.shape.seed % 32 == 0; }
 
 std::string cannot_ask(const BatteryContext& context, Question question) {
   if (question == Question::gradient) return gradient_check.cannot_run(context);

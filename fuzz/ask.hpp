@@ -24,6 +24,8 @@ struct Answer {
   bool decided() const { return failed() || outcome.verdict == Verdict::pass; }
 };
 
+// Of `again`, `lattice_again` and `new_data` every call is judged, not only those about the input: of one seed in 32.
+bool judges_all_calls(const FuzzInput& input);
 // Empty, or why the question is not for this kernel.
 std::string cannot_ask(const BatteryContext& context, Question question);
 Answer ask(const BatteryContext& context, const FuzzInput& input);

@@ -16,6 +16,7 @@ namespace {
 constexpr Index interval_work = 2500, sum_work = 60000, exact_work = 100000, gradient_work = 5000;
 constexpr Index rare_work = 20000;  // of what is drawn rarely
 constexpr Index longest = 300;
+constexpr Index widest_square = 128;  // d = dv
 
 Index below(Random& random, Index n) {
   return static_cast<Index>(random.below(static_cast<std::uint64_t>(n)));
@@ -138,13 +139,15 @@ void Grammar::draw_shape(FuzzInput& input, Random& random) const {
 }
 
 // What few kernels break at and most cannot afford often: widths of tiles, of few tokens; heads shared by three; many
-// sequences; tokens beyond all edges of chunks, of few columns.
+// sequences; tokens beyond all edges of chunks, of few columns; keys and values of one width that kernels have code of
+// their own for.
 void Grammar::draw_rare(FuzzInput& input, Random& random) const {
   Case& c = input.shape;
   const auto few = [&] { return any_of<Index>(random, {1, 2, 3}); };
   c.batch = 1, c.heads = 1 + below(random, 2), c.heads_q = c.heads_k = c.heads_v = 0;
-  c.key_dim = few(), c.value_dim = few(), c.packed.clear(), input.before = 0;
-  switch (random.below(5)) {
+  c.key_dim = few(), c.value_dim = few(), c.packed.clear();
+  input.before = std::min<Index>(input.before, 2);
+  switch (random.below(7)) {
     case 0:
       c.key_dim = any_of<Index>(random, {48, 64, 65, 128}), c.tokens = 1 + few();
       break;
@@ -154,21 +157,55 @@ void Grammar::draw_rare(FuzzInput& input, Random& random) const {
       break;
     case 2:
       c.heads = 3 * (1 + below(random, 2)), c.tokens = any_of<Index>(random, {3, chunk_, chunk_ + 2});
-      if (!context_.has("grouped")) break;
+      if (!context_.has("grouped")) return;
       *any_of<Index*>(random, {&c.heads_q, &c.heads_k, &c.heads_v}) = c.heads / 3;
-      break;
+      return;
     case 3:
       if (context_.has("varlen")) {
         c.packed = {0};
         for (Index n = 9 + below(random, 9); n > 0; --n)
           c.packed.push_back(c.packed.back() + below(random, 5));
         c.tokens = c.packed.back();
-        break;
+        return;
       }
       [[fallthrough]];
+    case 4:
+      c.tokens = any_of<Index>(random, {257, 400, 513, 1025});
+      if (is_lattice(input.question) && random.one_in(3))
+        c.tokens = any_of<Index>(random, {257, 400}),
+        c.key_dim = c.value_dim = any_of<Index>(random, {16, 32});
+      break;
     default:
-      c.tokens = any_of<Index>(random, {257, 400, 513, 1025}), c.heads = 1;
+      draw_square(input, random);
   }
+  meet(input, random);
+}
+
+// As wide as a few tokens can be afforded; of certified integers, which cost little, any, and three chunks.
+void Grammar::draw_square(FuzzInput& input, Random& random) const {
+  Case& c = input.shape;
+  Index width = any_of<Index>(random, {16, 32, 64, widest_square});
+  c.tokens = any_of<Index>(random, {3, chunk_ + 1, 2 * chunk_ + 1, 2 * chunk_ + 1});
+  if (width == widest_square && *c.tokens > chunk_ + 1) c.heads = 1;
+  if (!is_lattice(input.question)) {
+    if (width > 32) c.heads = 1;
+    const Index most = most_work(input, rare_work);
+    const auto tokens_of = [&](Index w) { return most / (2 * w * w * c.heads) - input.before; };
+    while (width > 16 && tokens_of(width) < 1) width /= 2;
+    c.tokens = std::clamp<Index>(tokens_of(width), 1, *c.tokens);
+  }
+  c.key_dim = c.value_dim = width;
+}
+
+// What is rare among several heads, sequences and batch entries.
+void Grammar::meet(FuzzInput& input, Random& random) const {
+  Case& c = input.shape;
+  if (c.heads == 2 && context_.has("grouped") && random.one_in(4))
+    *any_of<Index*>(random, {&c.heads_q, &c.heads_k, &c.heads_v}) = 1;
+  if (context_.has("varlen") && random.one_in(4))
+    c.packed = {0, below(random, std::min<Index>(*c.tokens, chunk_ + 2)), *c.tokens};
+  else if (random.one_in(6))
+    c.batch = 2;
 }
 
 void Grammar::draw_structure(FuzzInput& input, Random& random) const {
@@ -184,7 +221,7 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
   Options& o = input.shape.options;
   o = {};
   if (is_lattice(input.question)) {
-    if (d.unit_scale && random.one_in(4)) o.scale = Rational(2);
+    if (d.unit_scale && random.one_in(4)) o.scale = Rational(any_of<Index>(random, {2, 2, -1, -2}));
     if (d.ridge && random.one_in(4)) o.ridge = Rational(2);
     // Of gradients, whose decays are 1 and 0 by head where there is no such option.
     if (d.decay && input.question == Question::gradient && random.one_in(2)) o.decay = Rational(1);
@@ -194,11 +231,12 @@ void Grammar::draw_options(FuzzInput& input, Random& random) const {
     const Index numerator = any_of<Index>(random, {0, 1, 32, 48, 62, 63, 64});
     o.decay = Rational(numerator) / 64;
   }
-  if (d.unit_scale && random.one_in(4)) o.scale = Rational(any_of<Index>(random, {1, 5, 32})) / 16;
+  if (d.unit_scale && random.one_in(4)) o.scale = Rational(any_of<Index>(random, {1, 5, 32, -5, -16})) / 16;
   if (d.ridge && random.one_in(4)) o.ridge = Rational(1) / 2;
-  if (d.normalize && random.one_in(6))
-    o.normalize = true, o.epsilon = Rational(1) / any_of<Index>(random, {4, 4, 4, 16, 1024}),
-    input.shape.recipe = "uniform";
+  if (!d.normalize || !random.one_in(6)) return;
+  o.normalize = true, o.epsilon = Rational(1) / any_of<Index>(random, {4, 4, 4, 16, 1024}),
+  input.shape.recipe = "uniform";
+  if (o.scale && *o.scale < 0) o.scale = -*o.scale;  // of a normaliser that must not come near 0
 }
 
 // One profile for all heads, or for one among others that stay as they were drawn.
@@ -234,17 +272,26 @@ void Grammar::spoil(FuzzInput& input, Random& random) const {
   input.edits.push_back({field, index, infinite ? static_cast<double>(INFINITY) : std::nan("")});
 }
 
+// At least so much.
+Index Grammar::most_work(const FuzzInput& input, Index least_work) const {
+  const Case& c = input.shape;
+  const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
+                            input.question == Question::containment || context_.declaration().moments.empty();
+  if (input.question == Question::gradient) return std::max(least_work, gradient_work);
+  // Their truth is found at a few columns.
+  if (is_lattice(input.question) && c.key_dim == c.value_dim && c.key_dim % 16 == 0)
+    return (2 * chunk_ + 4) * 2 * widest_square * widest_square;
+  return std::max(least_work, is_lattice(input.question) ? exact_work
+                              : by_intervals             ? interval_work
+                                                         : sum_work);
+}
+
 // No more work than milliseconds, and a packing that fits.
 void Grammar::fit(FuzzInput& input, Index least_work) const {
   Case& c = input.shape;
   keep_within_limits(context_.kernel, c);
   if (!c.packed.empty() && (c.batch != 1 || c.packed.back() != *c.tokens)) c.packed.clear();
-  const bool by_intervals = context_.declaration().beta || input.before > 0 || c.options.ridge != 0 ||
-                            input.question == Question::containment || context_.declaration().moments.empty();
-  const Index most = std::max(least_work, input.question == Question::gradient ? gradient_work
-                                          : is_lattice(input.question)         ? exact_work
-                                          : by_intervals                       ? interval_work
-                                                                               : sum_work);
+  const Index most = most_work(input, least_work);
   const auto too_much = [&] {
     const Index sequences = c.packed.empty() ? c.batch : static_cast<Index>(c.packed.size()) - 1;
     const Index tokens = *c.tokens * c.batch + input.before * sequences;

@@ -28,9 +28,12 @@ class Grammar {
   void draw_options(FuzzInput& input, Random& random) const;
   void draw_gates(FuzzInput& input, Random& random) const;
   void draw_rare(FuzzInput& input, Random& random) const;
+  void draw_square(FuzzInput& input, Random& random) const;
+  void meet(FuzzInput& input, Random& random) const;
   void draw_structure(FuzzInput& input, Random& random) const;
   void pack(FuzzInput& input, Random& random) const;
   void spoil(FuzzInput& input, Random& random) const;
+  Index most_work(const FuzzInput& input, Index least_work) const;
   void fit(FuzzInput& input, Index least_work = 0) const;
   Index any_tokens(Random& random) const;
   Question any_question(Random& random) const;
