@@ -24,7 +24,8 @@ struct Answer {
   bool decided() const { return failed() || outcome.verdict == Verdict::pass; }
 };
 
-// Of `again`, `lattice_again` and `new_data` every call is judged, not only those about the input: of one seed in 32.
+// Of `again`, `lattice_again` and `new_data` every call is judged, not only those about the input: of one seed in 64.
+std::uint64_t judged_in_full(std::uint64_t seed);  // the nearest below
 bool judges_all_calls(const FuzzInput& input);
 // Empty, or why the question is not for this kernel.
 std::string cannot_ask(const BatteryContext& context, Question question);

@@ -186,12 +186,14 @@ void Grammar::draw_square(FuzzInput& input, Random& random) const {
   Case& c = input.shape;
   Index width = any_of<Index>(random, {16, 32, 64, widest_square});
   c.tokens = any_of<Index>(random, {3, chunk_ + 1, 2 * chunk_ + 1, 2 * chunk_ + 1});
+  if (input.question == Question::lattice_again)
+    c.tokens = std::min<Index>(*c.tokens, chunk_ + 1);  // six calls
   if (width == widest_square && *c.tokens > chunk_ + 1) c.heads = 1;
   if (!is_lattice(input.question)) {
     if (width > 32) c.heads = 1;
     const Index most = most_work(input, rare_work);
     const auto tokens_of = [&](Index w) { return most / (2 * w * w * c.heads) - input.before; };
-    while (width > 16 && tokens_of(width) < 1) width /= 2;
+    while (width > 16 && tokens_of(width) < 2) width /= 2;
     c.tokens = std::clamp<Index>(tokens_of(width), 1, *c.tokens);
   }
   c.key_dim = c.value_dim = width;

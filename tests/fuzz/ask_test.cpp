@@ -48,7 +48,7 @@ TEST(Ask, BatchEntriesInCallsOfTheirOwn) {
 }
 
 TEST(Ask, IntegersAgainAfterOtherDataInTheSameBuffers) {
-  const FuzzInput input = question(Question::lattice_again, "hla2 T=20 d=4 dv=3 H=2 B=1 seed=3");
+  const FuzzInput input = question(Question::lattice_again, "hla2 T=20 d=4 dv=3 H=2 B=1 seed=64");
   FuzzInput once = input;
   once.question = Question::lattice;
   for (const char* name : {"cache_by_shape", "cache_by_address", "cache_without_decay", "race_lost_row"}) {
@@ -57,6 +57,36 @@ TEST(Ask, IntegersAgainAfterOtherDataInTheSameBuffers) {
     EXPECT_FALSE(answer_of(find_subjects(mutant, "", {}).at(0).fresh(), once).failed()) << name;
   }
   EXPECT_EQ(answer_of("cpu.hla2.chunk16.direct.fp32", input).outcome.verdict, Verdict::pass);
+}
+
+// One call of those that a question makes is wrong, whichever it is: it is judged, of this seed.
+TEST(Ask, JudgesEveryCallThatItMakes) {
+  FuzzInput integers = question(Question::lattice_again, "hla2 T=20 d=4 dv=3 H=2 B=1 decay=1 seed=64");
+  FuzzInput continued = integers;
+  continued.before = 3;
+  const FuzzInput values =
+      question(Question::again, "hla2 T=20 d=4 dv=3 H=2 B=1 decay=1/2 recipe=uniform seed=64");
+  FuzzInput new_data = values;
+  new_data.question = Question::new_data;
+  const Kernel right = find_subjects("cpu.hla2.stream.direct.fp32", "", {}).at(0).kernel;
+  for (const FuzzInput& input : {integers, continued, values, new_data}) {
+    int calls = 0, wrong_at = 0;
+    Kernel kernel = right;
+    kernel.run = [&](const Problem& problem) {
+      KernelResult result = right.run(problem);
+      if (++calls == wrong_at) result.outputs.at("o").data[1] += 1;
+      return result;
+    };
+    ASSERT_TRUE(judges_all_calls(input));
+    EXPECT_EQ(answer_of(kernel, input).outcome.verdict, Verdict::pass);
+    const int all = calls;
+    EXPECT_GE(all, 3);
+    for (wrong_at = 1; wrong_at <= all; ++wrong_at) {
+      calls = 0;
+      EXPECT_TRUE(answer_of(kernel, input).failed())
+          << question_name(input.question) << ", call " << wrong_at << " of " << all;
+    }
+  }
 }
 
 TEST(Ask, GradientsOfOneInputBitByBit) {
