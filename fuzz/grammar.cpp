@@ -186,8 +186,7 @@ void Grammar::draw_square(FuzzInput& input, Random& random) const {
   Case& c = input.shape;
   Index width = any_of<Index>(random, {16, 32, 64, widest_square});
   c.tokens = any_of<Index>(random, {3, chunk_ + 1, 2 * chunk_ + 1, 2 * chunk_ + 1});
-  if (input.question == Question::lattice_again)
-    c.tokens = std::min<Index>(*c.tokens, chunk_ + 1);  // six calls
+  if (input.question == Question::lattice_again) width = std::min<Index>(width, 32);  // six calls
   if (width == widest_square && *c.tokens > chunk_ + 1) c.heads = 1;
   if (!is_lattice(input.question)) {
     if (width > 32) c.heads = 1;
