@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gpu_checks/battery/delta_state.hpp"
 #include "reference/metrics/bound.hpp"
 #include "reference/operators/common/error_units.hpp"
 
@@ -16,7 +17,7 @@ class StateArithmetic : public Arithmetic<Running> {
   Matrix<Running> product(const Matrix<Running>& a, const Matrix<Running>& b) override {
     const Matrix<Running> left = stored(units_.contract.product, a),
                           right = stored(units_.contract.product, b);
-    const double gamma = units_.gamma(a.cols());
+    const double gamma = units_.gamma(a.cols() + residual_terms_);
     Matrix<Running> result(a.rows(), b.cols());
     for (Index i = 0; i < a.rows(); ++i)
       for (Index j = 0; j < b.cols(); ++j) {
@@ -38,9 +39,14 @@ class StateArithmetic : public Arithmetic<Running> {
         for (Index c = 0; c < x.cols(); ++c) x(t, c).widen(scaled_lost_[static_cast<std::size_t>(t)]);
     if (label == "keys") keys_ = x;
     if (label == "gain") block_lost_ = lost_of_keys();
+    if (label == "ut") {  // T (V - F S) in the place of T V - W S: the residual is summed up and stored first
+      residual_terms_ = head_.k.cols() + 1;
+      x = stored(units_.contract.intermediate, x);
+    }
     return stored(units_.contract.intermediate, x);
   }
   Matrix<Running> carry(std::string_view, Matrix<Running> x) override {
+    residual_terms_ = 0;
     return stored(units_.contract.state, x);
   }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
@@ -107,6 +113,7 @@ class StateArithmetic : public Arithmetic<Running> {
   // products are.
   Matrix<Running> keys_;
   std::vector<double> block_lost_;
+  Index residual_terms_ = 0;  // from the inverse to the end of its chunk
 };
 
 Matrix<Running> running(const Matrix<double>& x) {
@@ -176,7 +183,10 @@ StateBound bound_of_form(const Operator& op, const Head<double>& head, const Eva
       {u, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / u + 1, true});
   StateArithmetic arithmetic(units, head);
   const Evaluator<Running>& evaluator = op;
-  const Solution<Running> solution = evaluator.evaluate(running(head, units), how, arithmetic);
+  const bool any_step = op.declaration().beta && how.form == Form::stream;
+  const Solution<Running> solution = any_step
+                                         ? delta_stream(op.declaration(), arithmetic, running(head, units))
+                                         : evaluator.evaluate(running(head, units), how, arithmetic);
   StateBound bound;
   for (const auto& [name, levels] : solution.final.moments)
     for (const Matrix<Running>& moment : levels) {

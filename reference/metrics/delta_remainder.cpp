@@ -7,9 +7,12 @@
 // A computed product X^ Y^ of inner length K differs from X Y by E_X Y + X E_Y + E_X E_Y + gamma_K |X^||Y^| + K eta,
 // norms being |X^||Y^| <= |X|_F |Y|. The inverse: N^ X^ = I + R, |R| <= gamma |N^||X^| (Higham, theorem 8.5), hence
 //   |E_X| <= |X|_2 (|E_N| (|X|_2 + |E_X|) + gamma (|N|_F + |E_N|) (|X|_F + |E_X|)).
+// The step of a stream, in any association (operators/common/delta_step.hpp), is a local error of gamma_(d+5) and the gate's
+// relative to its monomials, which are those of S and of E.
 // Elementwise chains of factors with relative errors x_i: (prod (1 + x_i) - 1 - sum x_i) <= e^x - 1 - x, x = sum x_i.
 #include "reference/forms/forms.hpp"
 #include "reference/metrics/remainder.hpp"
+#include "reference/operators/common/delta_step.hpp"
 #include "reference/operators/common/error_delta.hpp"
 #include "reference/operators/common/log_linear_operator.hpp"
 
@@ -262,6 +265,23 @@ Errors updated(const Update& step, const Vector& state, const Errors& error, con
   return e;
 }
 
+// What U = T (V - F S) may lose more than T V - W S: sums and rounding of the residual, seen through T.
+Errors residual_first(const DeltaStages& c, const Chunk& chunk, const Array& state, const Vector& before,
+                      const Errors& state_error, const Units& units, const Underflow& low) {
+  const Index d = c.k.cols();
+  const double keys = c.start_keys.stableNorm(), gamma = units.gamma(d + 1);
+  const Vector wrong = state_error.total();
+  Errors residual(before.size());
+  residual.first = gamma * (column_sizes(c.v) + keys * before);
+  residual.rest = gamma * keys * wrong + low.step * static_cast<double>(d + 1) * root(c.size);
+  residual.rest += units.operand * keys * wrong;
+  residual.round(column_sizes(c.v - c.start_keys * state), units.operand,
+                 units.operand > 0 ? low.operand * root(c.size) : 0);
+  Errors e = chunk.ut.norm * residual;
+  e.rest += (chunk.ut.whole().total() + units.gamma(c.size) * chunk.ut.frobenius()) * residual.total();
+  return e;
+}
+
 Array chunk_remainder(const FormError& form) {
   const Units& units = form.units;
   const Underflow low(units.contract);
@@ -282,6 +302,7 @@ Array chunk_remainder(const FormError& form) {
     local += local_product(chunk.ut, column_sizes(c.v), v_error, units.gamma(c.size), low.step);
     local += local_product(chunk.w, before, error + copy, units.gamma(d), low.step);
     local.rest += chunk.scaled_lost;
+    local += residual_first(c, chunk, state, before, error + copy, units, low);
     for (const auto& [unit, eta] :
          {std::pair(units.step, 0.0), std::pair(units.operand, low.operand * root(c.size))}) {
       local.rest += unit * chunk.w.norm * error.total();
@@ -477,6 +498,9 @@ struct NormedSegment {
   }
 };
 
+// The 2-norm of 1 + |x|.
+double one_more(const Array& x) { return (1 + x.cwiseAbs().array()).matrix().stableNorm(); }
+
 struct NormedDelta {
   template <class S>
   using Segment = NormedSegment;
@@ -537,10 +561,43 @@ struct NormedDelta {
     Errors e(v.cols());
     e.first = 2 * units.step * column_sizes(injected);
     e.rest = beyond_first(2 * units.step) * column_sizes(injected) +
-             2 * norms.low.step * root(k.cols()) * (1 + std::abs(beta));
+             2 * norms.low.step * (1 + std::abs(beta)) * one_more(k) *
+                 (1 + v.cwiseAbs().row(0).transpose().array());
     result.blocks.push_back(
         {form.declaration.level_scales ? head.initial.position + t : 0, 0, injected, std::move(e)});
     return result;
+  }
+
+  // The stream's step: a S - a b k (k^T S) + b k v^T in any association.
+  static void append(const Norms& norms, Index t, const NormedSegment& token, NormedSegment& prefix) {
+    const FormError& form = norms.form;
+    const Head<double>& head = form.head;
+    const Index d = head.q.cols();
+    const bool levels = form.declaration.level_scales;
+    const Gates<double> gates = declared_gates(form);
+    const double alpha = gates.alpha ? std::abs(head.alpha[static_cast<std::size_t>(t)]) : 1,
+                 beta = std::abs(head.beta[static_cast<std::size_t>(t)]);
+    const Array k = rows_of(head.k, t, 1).cwiseAbs(), v = rows_of(head.v, t, 1).cwiseAbs();
+    const double relative =
+        form.units.gamma_step(delta_step_roundings(d)) + single_gate_error(form.units, gates, t);
+    const double moved = alpha * (1 + beta * k.squaredNorm()), keys = one_more(k),
+                 lost = 4 * norms.low.step * (1 + alpha) * (1 + beta) * keys;
+    for (Block& block : prefix.blocks) {
+      const Array size = block.value.cwiseAbs();
+      Array sizes = alpha * (size + beta * k.transpose() * Array(k * size));
+      if (!levels) sizes += beta * k.transpose() * v;
+      const Vector all = column_sizes(sizes), before = block.error.total();
+      Errors e = token.phi_norm * block.error;
+      e.first += relative * all;
+      e.rest += beyond_first(relative) * all + std::expm1(relative) * moved * before +
+                lost * (keys * (root(d) + block.size() + before) + 1 + v.row(0).transpose().array());
+      block.value = token.phi * block.value;
+      if (!levels) block.value += token.blocks[0].value;
+      block.error = std::move(e);
+    }
+    if (!levels) return;
+    prefix.blocks.push_back(token.blocks[0]);
+    merge(prefix.blocks, form.units.step);
   }
 
   static NormedSegment initial(const Norms& norms) {
@@ -548,54 +605,70 @@ struct NormedDelta {
     return {&norms, Array::Identity(d, d), 1, {0, 0}, initial_blocks(norms.form)};
   }
 
-  // Row t of the remainder of o. `prefix` holds the token itself, or not yet where a level weighs it.
+  // Row t of the remainder of o, read from a prefix that holds the token.
   static Array read(const Norms& norms, const NormedSegment& prefix, Index t) {
     const FormError& form = norms.form;
     const Units& units = form.units;
-    const Head<double>& head = form.head;
-    const Index d = head.q.cols(), columns = head.v.cols();
-    const double dot = units.gamma_step(d) + units.query * (1 + units.gamma_step(d));
-    const Array q = rows_of(head.q, t, 1), k = rows_of(head.k, t, 1), v = rows_of(head.v, t, 1);
+    const Index d = form.head.q.cols(), columns = form.head.v.cols();
+    const Array q = rows_of(form.head.q, t, 1);
+    const Block& block = prefix.blocks[0];
     Grid grid(1, columns);
-    Array o = Array::Zero(1, columns);
-    const double query_lost =
-        units.query > 0 ? norms.low.step : 0;  // of each entry of a scaled query, by underflow
     Rows y(q, Errors(1));
-    y.error.rest.setConstant(query_lost * root(d));
-    if (form.declaration.level_scales) {
-      const auto at = static_cast<std::size_t>(t);
-      const Gates<double> gates = declared_gates(form);
-      const double alpha = gates.alpha ? head.alpha[at] : 1, beta = head.beta[at],
-                   size = q.cwiseAbs().cwiseProduct(k.cwiseAbs()).sum();
-      const double lambda = level_scale(head, t, head.initial.position + t);
-      // the token itself: lambda beta (q.k) v
-      const double own = dot + 3 * units.step;
-      o = lambda * beta * q.cwiseProduct(k).sum() * v;
-      grid.first = own * std::abs(lambda * beta) * size * v.cwiseAbs();
-      grid.rest = beyond_first(own) * std::abs(lambda * beta) * size * v.cwiseAbs();
-      grid.rest.array() += norms.low.step * (static_cast<double>(d) + 3) * (1 + std::abs(lambda)) *
-                           (1 + std::abs(beta)) * (1 + v.cwiseAbs().array());
-      grid.rest += query_lost * std::abs(lambda * beta) * k.lpNorm<1>() * v.cwiseAbs();
-      // the row on the blocks: alpha (q - beta (q.k) k)
-      const Array ungated = q.cwiseAbs() + std::abs(beta) * size * k.cwiseAbs(),
-                  sizes = std::abs(alpha) * ungated;
-      const double relative = dot + 4 * units.step + single_gate_error(units, gates, t);
-      Errors e(1);
-      e.first = Vector::Constant(1, relative * sizes.stableNorm());
-      const double lost = ungated.stableNorm() +
-                          (static_cast<double>(d) + 4) * root(d) * (1 + std::abs(alpha)) *
-                              (1 + std::abs(beta)) * (1 + k.stableNorm()) +
-                          std::abs(alpha) * root(d) * (1 + std::abs(beta) * k.squaredNorm());
-      e.rest = Vector::Constant(1, beyond_first(relative) * sizes.stableNorm() + norms.low.step * lost);
-      y = Rows(alpha * (q - beta * q.cwiseProduct(k).sum() * k), std::move(e));
-    }
+    if (units.query > 0) y.error.rest.setConstant(norms.low.step * root(d));  // a scaled query underflows
+    attest::read(grid, y, block.size(), block.error, Vector::Ones(1),
+                 units.gamma_step(d) + units.query * (1 + units.gamma_step(d)), norms.low.step);
+    if (form.round_output) grid.round(q * block.value, units.output, norms.low.output);
+    return grid.rest;
+  }
+
+  // The same of levels, from a prefix that does not hold the token yet: the blocks moved and then read, or kept in between,
+  // or a row on them as they are.
+  static Array read_levels(const Norms& norms, const NormedSegment& prefix, Index t) {
+    const FormError& form = norms.form;
+    const Units& units = form.units;
+    const Head<double>& head = form.head;
+    const auto at = static_cast<std::size_t>(t);
+    const Gates<double> gates = declared_gates(form);
+    const Index d = head.q.cols(), columns = head.v.cols();
+    const double alpha = gates.alpha ? head.alpha[at] : 1, beta = head.beta[at],
+                 lambda = level_scale(head, t, head.initial.position + t);
+    const Array q = rows_of(head.q, t, 1), k = rows_of(head.k, t, 1), v = rows_of(head.v, t, 1);
+    const Array q_size = q.cwiseAbs(), k_size = k.cwiseAbs(), v_size = v.cwiseAbs();
+    const double along = q_size.row(0).dot(k_size.row(0)),
+                 rounding =
+                     units.gamma_step(delta_read_roundings(d, static_cast<Index>(prefix.blocks.size()))),
+                 relative = rounding + units.query * (1 + rounding),
+                 moved = relative + single_gate_error(units, gates, t);
+    const Array y = alpha * (q - beta * q.row(0).dot(k.row(0)) * k);
+    const double y_size = (std::abs(alpha) * (q_size + std::abs(beta) * along * k_size)).stableNorm(),
+                 seen = y.stableNorm(), q_norm = q.stableNorm(), queries = one_more(q), keys = one_more(k),
+                 lost = norms.low.step * (1 + std::abs(beta)) * queries * keys;
+    const double stretch = std::abs(alpha) * (1 + std::abs(beta) * k.squaredNorm());
+    Grid grid(1, columns);
+    const auto add = [&grid](const Vector& first, const Vector& rest) {
+      grid.first.row(0) += first.matrix().transpose(), grid.rest.row(0) += rest.matrix().transpose();
+    };
+    Array o = lambda * beta * q.row(0).dot(k.row(0)) * v;
+    const Vector own = std::abs(lambda * beta) * along * v_size.row(0).transpose().array();
+    add(relative * own, beyond_first(relative) * own +
+                            5 * (1 + std::abs(lambda)) * lost * (1 + v_size.row(0).transpose().array()));
+    // Kept in between: rounded to the state's format, what may be wrong before included.
+    const auto keep = [&](double weight, const Vector& sizes, const Vector& error) {
+      if (units.carry > 0)
+        add(weight * q_norm * units.carry * sizes,
+            weight * q_norm * (units.carry * error + norms.low.state * root(d)));
+    };
+    const Vector written = std::abs(beta) * k.stableNorm() * v_size.row(0).transpose().array();
+    keep(std::abs(lambda), written, std::expm1(relative) * written);
     for (const Block& block : prefix.blocks) {
-      const double lambda = form.declaration.level_scales ? level_scale(head, t, block.start) : 1;
-      const double relative = dot + (form.declaration.level_scales ? units.step : 0);
-      attest::read(grid, y, block.size(), block.error, Vector::Constant(1, std::abs(lambda)), relative,
-                   norms.low.step);
-      o += lambda * (y.value * block.value);
-      if (form.declaration.level_scales) grid.round(o, units.step, 0);
+      const double scale = level_scale(head, t, block.start), size = std::abs(scale);
+      const Vector state = block.size(), error = block.error.total();
+      add(size * (seen * block.error.first + moved * y_size * state),
+          size * (seen * block.error.rest + beyond_first(moved) * y_size * state +
+                  std::expm1(moved) * y_size * error) +
+              11 * (1 + size) * (1 + std::abs(alpha)) * keys * lost * (root(d) + state + error));
+      keep(size, stretch * state, stretch * (std::expm1(moved) * state + (1 + moved) * error));
+      o += scale * (y * block.value);
     }
     if (form.round_output) grid.round(o, units.output, norms.low.output);
     return grid.rest;
@@ -618,8 +691,11 @@ Array recurrence_remainder(const FormError& form, Form kind) {
   for (Index t = 0; t < head.tokens(); ++t) {
     const auto at = static_cast<std::size_t>(t);
     if (kind == Form::scan) prefix = NormedDelta::combine(initial, prefixes[at]);
-    if (before_token) remainder.row(t) = NormedDelta::read(norms, prefix, t);
-    prefix = NormedDelta::combine(prefix, tokens[at]);
+    if (before_token) remainder.row(t) = NormedDelta::read_levels(norms, prefix, t);
+    if (kind == Form::scan)
+      prefix = NormedDelta::combine(prefix, tokens[at]);
+    else
+      NormedDelta::append(norms, t, tokens[at], prefix);
     round_carried(exact, prefix);
     if (!before_token) remainder.row(t) = NormedDelta::read(norms, prefix, t);
   }

@@ -4,6 +4,7 @@
 // in
 //   U costs r, T costs r_s R_i, F costs (r T)_i S, W costs r_s S, N costs (r N^-1)_s U_i, P costs U, K' costs
 //   y U^T.
+// A kernel may make R first, stored in the place of W, and T R: then an error in R costs r T, and counts where it is more.
 #include "reference/operators/common/error_delta.hpp"
 
 namespace attest {
@@ -129,7 +130,9 @@ std::vector<Walked> walk(const FormError& form, const RowSet& rows, Array state,
 
 Array error_of_u(const Walked& w, const Units& units) {
   const DeltaStages& c = w.c;
+  const Array residual_sizes = c.v.cwiseAbs() + c.start_keys.cwiseAbs() * w.state.cwiseAbs();
   return (units.gamma(c.size) + units.input) * (c.ut.cwiseAbs() * c.v.cwiseAbs()) +
+         units.gamma(c.k.cols() + 1) * (c.ut.cwiseAbs() * residual_sizes) +
          units.gamma(c.k.cols()) * (c.w.cwiseAbs() * w.state.cwiseAbs()) + units.step * w.u.cwiseAbs() +
          c.ut_error * w.residual.cwiseAbs() + c.w_error * w.state.cwiseAbs();
 }
@@ -186,7 +189,9 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
     return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state));
   });
   stage("w", units.operand, [](const Walked& w, Norm p) -> Array {
-    return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state));
+    const Array removed = size_of(p, w.c.w) * size_of(p, w.state),
+                residual = size_of(p, w.c.ut) * size_of(p, w.residual);
+    return size_of(p, w.r) * removed.cwiseMax(residual);
   });
   stage("u", units.operand,
         [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * size_of(p, w.u); });

@@ -3,6 +3,7 @@
 // Phi_p+1^T .. Phi_t^T q_t, times |lambda_t^level(block)| where the state belongs to a block; an error E of
 // the transition of a segment [a, b) costs E |S_a| at b. In the scan the segment [a, b) of the up-sweep is
 // part of every prefix that holds it, and the prefix [0, b) of the down-sweep of all those that continue it.
+#include "reference/operators/common/delta_step.hpp"
 #include "reference/operators/common/error_forms.hpp"
 #include "reference/operators/common/log_linear_operator.hpp"
 
@@ -99,6 +100,18 @@ class Recurrent {
     const Array square = gate * std::abs(beta(t)) * (k.row(t).transpose() * k.row(t)).cwiseAbs();
     return units.gamma_step(3) * square + units.step * phis[static_cast<std::size_t>(t)].cwiseAbs() +
            gate_error_of(t) * (gate * Array::Identity(d, d) + square);
+  }
+  // |a| (|S| + |b| |k| |k|^T |S|)
+  Array moved_sizes(Index t, const Array& state) const {
+    const Array size = state.cwiseAbs(), key = k.row(t).cwiseAbs();
+    return std::abs(step_gate(t)) * (size + std::abs(beta(t)) * key.transpose() * Array(key * size));
+  }
+  // What a delta step may get wrong in any association: in the state moved, and in what the token adds to it.
+  Array moved_error(Index t, const Array& state) const {
+    return (units.gamma_step(delta_step_roundings(d)) + gate_error_of(t)) * moved_sizes(t, state);
+  }
+  Array added_error(Index t) const {
+    return units.gamma_step(delta_step_roundings(d)) * injection(t).cwiseAbs();
   }
   // Whether a state comes through as it is, rounded or not: being exactly orthogonal to a key is not enough.
   bool keeps(const Phi& phi) const {
@@ -275,21 +288,15 @@ class Recurrent {
       reading.row(t) = dot * (q.row(t).cwiseAbs() * state.cwiseAbs());
       return;
     }
-    const Array q_t = q.row(t), k_t = k.row(t),
-                y = delta ? Array(q_t * phis[static_cast<std::size_t>(t)]) : Array(step_gate(t) * q_t);
-    const double product = q_t.row(0).dot(k_t.row(0)),
-                 size = q_t.cwiseAbs().row(0).dot(k_t.cwiseAbs().row(0));
-    const double gate = std::abs(step_gate(t)), along = beta(t) * product,
-                 own = weight(t, head.initial.position + t) * along;
-    Array y_error = (gate_error_of(t) + (gate == 1 ? 0 : u)) * y.cwiseAbs();
-    y_error += units.query * gate * (q_t.cwiseAbs() + std::abs(beta(t)) * size * k_t.cwiseAbs());
-    if (delta)
-      y_error += gate * ((dot * std::abs(beta(t)) * size + 2 * u * std::abs(along)) * k_t.cwiseAbs() +
-                         u * (q_t - along * k_t).cwiseAbs());
+    if (delta) return read_delta(t, cover);
+    const Array q_t = q.row(t), y = step_gate(t) * q_t;
+    const double product = q_t.row(0).dot(k.row(t)), size = q_t.cwiseAbs().row(0).dot(k.row(t).cwiseAbs());
+    const double gate = std::abs(step_gate(t)), own = weight(t, head.initial.position + t) * product;
+    const Array y_error =
+        (gate_error_of(t) + (gate == 1 ? 0 : u)) * y.cwiseAbs() + units.query * gate * q_t.cwiseAbs();
     o.row(t) = own * v.row(t);
-    reading.row(t) =
-        (std::abs(weight(t, head.initial.position + t) * beta(t)) * dot * size + 3 * u * std::abs(own)) *
-        v.row(t).cwiseAbs();
+    reading.row(t) = (std::abs(weight(t, head.initial.position + t)) * dot * size + 3 * u * std::abs(own)) *
+                     v.row(t).cwiseAbs();
     for (const Block& block : cover) {
       const double lambda = weight(t, block.start);
       const Array term = y * block.state;
@@ -297,6 +304,25 @@ class Recurrent {
       reading.row(t) +=
           std::abs(lambda) * ((y_error + dot * y.cwiseAbs()) * block.state.cwiseAbs() + u * term.cwiseAbs()) +
           u * o.row(t).cwiseAbs();
+    }
+  }
+
+ private:
+  // The row on the blocks, or the blocks moved and then read: any association (delta_step.hpp).
+  void read_delta(Index t, const Cover& cover) {
+    const double rounding = units.gamma_step(delta_read_roundings(d, static_cast<Index>(cover.size()))),
+                 relative = rounding + units.query * (1 + rounding),
+                 own = weight(t, head.initial.position + t) * beta(t);
+    const Array q_t = q.row(t), k_t = k.row(t), q_size = q_t.cwiseAbs(), k_size = k_t.cwiseAbs(),
+                y = q_t * phis[static_cast<std::size_t>(t)];
+    const double along = q_size.row(0).dot(k_size.row(0));
+    const Array y_size = std::abs(step_gate(t)) * (q_size + std::abs(beta(t)) * along * k_size);
+    o.row(t) = own * q_t.row(0).dot(k_t.row(0)) * v.row(t);
+    reading.row(t) = relative * std::abs(own) * along * v.row(t).cwiseAbs();
+    for (const Block& block : cover) {
+      const double lambda = weight(t, block.start);
+      o.row(t) += lambda * (y * block.state);
+      reading.row(t) += std::abs(lambda) * (relative + gate_error_of(t)) * (y_size * block.state.cwiseAbs());
     }
   }
 };
@@ -530,22 +556,19 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
   for (Index t = 0; t < r.n; ++t) {
     const Index first = t + (r.levels ? 1 : 0);
     const Phi& phi = r.phis[static_cast<std::size_t>(t)];
-    const Phi error = r.transition_error(t);
-    Cover cover = r.covers[static_cast<std::size_t>(t)];
-    for (const Block& block : cover)
-      r.arithmetic_event(t + 1, first, r.n, block.start,
-                         r.apply_error(phi, block.state) + r.through(error, block.state));
-    r.arithmetic_event(t + 1, first, r.n, r.levels ? r.head.initial.position + t : 0, r.injection_error(t));
-    const Cover& after = r.covers[static_cast<std::size_t>(t) + 1];
-    std::vector<Merged> merged{{0, r.units.step * after[0].state.cwiseAbs()}};
+    const Cover &before = r.covers[static_cast<std::size_t>(t)],
+                &after = r.covers[static_cast<std::size_t>(t) + 1];
+    const Cover kept = r.levels && t > 0 && r.keeps(phi) ? before : Cover{};
+    for (const Block& block : before)
+      r.arithmetic_event(t + 1, first, r.n, block.start, r.moved_error(t, block.state));
+    r.arithmetic_event(t + 1, first, r.n, r.levels ? r.head.initial.position + t : 0, r.added_error(t));
     if (r.levels) {
-      cover = r.applied(phi, cover);
-      cover.push_back({r.head.initial.position + t, 0, r.injection(t)});
-      merged = r.merge(cover);
+      Cover moved = r.applied(phi, before);
+      moved.push_back({r.head.initial.position + t, 0, r.injection(t)});
+      r.carry_events(t + 1, t, t + 1, moved, kept);  // where the blocks are read as they are kept
+      r.merging_events(t + 1, first, r.n, r.merge(moved));
     }
-    r.merging_events(t + 1, first, r.n, std::move(merged));
-    r.carry_events(t + 1, first, r.n, after,
-                   r.levels && t > 0 && r.keeps(phi) ? r.covers[static_cast<std::size_t>(t)] : Cover{});
+    r.carry_events(t + 1, first, r.n, after, kept);
   }
   return r.finish();
 }
