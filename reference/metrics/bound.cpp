@@ -171,11 +171,9 @@ double coarsest_unit(const Contract& c) {
                    c.output.unit_roundoff()});
 }
 
-}  // namespace
-
-ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
-                             const Contract& contract, bool rounds_output, bool scaled,
-                             const std::vector<Index>* rows, int threads) {
+ErrorModel stages_of(const Operator& op, const Head<double>& head, const Evaluation& how,
+                     const Contract& contract, bool rounds_output, bool scaled,
+                     const std::vector<Index>* rows, int threads, bool any_association) {
   const bool finite = is_finite(head);
   const RowSet wanted(head.tokens(), rows);
   if (!finite || head.tokens() == 0) {
@@ -185,7 +183,8 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
     return model;
   }
   const Units units(contract, scaled && is_inexact(head.q, contract));
-  const FormError form{op.declaration(), head, units, how.algebra, how.chunk, rounds_output, rows, threads};
+  const FormError form{op.declaration(), head, units,   how.algebra,    how.chunk,
+                       rounds_output,    rows, threads, any_association};
   std::optional<ErrorModel> sharp = sharp_model(form, how.form);
   ErrorModel model =
       sharp ? *std::move(sharp) : of_rows(running_error_model(op, head, how, units, rounds_output), wanted);
@@ -197,14 +196,12 @@ ErrorModel first_order_model(const Operator& op, const Head<double>& head, const
   return model;
 }
 
-namespace {
-
 ErrorModel model_of_form(const Operator& op, const Head<double>& head, const Evaluation& how,
                          const Contract& contract, const Normaliser& normaliser,
                          const std::vector<Index>* rows, int threads) {
   const RowSet wanted(head.tokens(), rows);
   ErrorModel model =
-      first_order_model(op, head, how, contract, !normaliser.divide, normaliser.scaled, rows, threads);
+      stages_of(op, head, how, contract, !normaliser.divide, normaliser.scaled, rows, threads, true);
   const Units units(contract, normaliser.scaled && is_inexact(head.q, contract));
   if (model.sharp && !model.undecided) {
     const FormError form{op.declaration(),   head,    units,  how.algebra, how.chunk,
@@ -238,6 +235,12 @@ ErrorModel larger(ErrorModel a, const ErrorModel& b) {
 }
 
 }  // namespace
+
+ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
+                             const Contract& contract, bool rounds_output, bool scaled,
+                             const std::vector<Index>* rows, int threads) {
+  return stages_of(op, head, how, contract, rounds_output, scaled, rows, threads, false);
+}
 
 ErrorModel error_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                        const Contract& contract, const Normaliser& normaliser, const std::vector<Index>* rows,

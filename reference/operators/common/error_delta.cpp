@@ -4,7 +4,7 @@
 // in
 //   U costs r, T costs r_s R_i, F costs (r T)_i S, W costs r_s S, N costs (r N^-1)_s U_i, P costs U, K' costs
 //   y U^T.
-// A kernel may make R first, stored in the place of W, and T R: then an error in R costs r T, and counts where it is more.
+// A kernel may make R first, stored, and T R, without W: an error in R costs r T and counts where it is more than that of W.
 #include "reference/operators/common/error_delta.hpp"
 
 namespace attest {
@@ -189,10 +189,14 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
     return size_of(p, w.x) * (size_of(p, w.c.start_keys) * size_of(p, w.state));
   });
   stage("w", units.operand, [](const Walked& w, Norm p) -> Array {
-    const Array removed = size_of(p, w.c.w) * size_of(p, w.state),
-                residual = size_of(p, w.c.ut) * size_of(p, w.residual);
-    return size_of(p, w.r) * removed.cwiseMax(residual);
+    return size_of(p, w.r) * (size_of(p, w.c.w) * size_of(p, w.state));
   });
+  if (form.any_association)
+    stage("w", units.operand, [](const Walked& w, Norm p) -> Array {
+      const Array removed = size_of(p, w.c.w) * size_of(p, w.state),
+                  residual = size_of(p, w.c.ut) * size_of(p, w.residual);
+      return size_of(p, w.r) * (residual - removed).cwiseMax(0);
+    });
   stage("u", units.operand,
         [](const Walked& w, Norm p) -> Array { return size_of(p, w.r) * size_of(p, w.u); });
   stage("keys", units.operand, [](const Walked& w, Norm p) -> Array {

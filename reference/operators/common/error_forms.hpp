@@ -15,6 +15,8 @@ struct FormError {
   bool round_output = true;                  // else the unnormalised result stays in `accumulate`
   const std::vector<Index>* rows = nullptr;  // of the output, ascending, whose bound is wanted; null: all
   int threads = 1;                           // that work on this head; none changes what comes out
+  // Stages of the usual other associations of a delta rule too, where they cost more than the form's own.
+  bool any_association = false;
 
   RowSet row_set() const { return RowSet(head.tokens(), rows); }
 };

@@ -565,7 +565,7 @@ std::optional<ErrorModel> recurrence_stream_error(const FormError& form) {
     if (r.levels) {
       Cover moved = r.applied(phi, before);
       moved.push_back({r.head.initial.position + t, 0, r.injection(t)});
-      r.carry_events(t + 1, t, t + 1, moved, kept);  // where the blocks are read as they are kept
+      if (form.any_association) r.carry_events(t + 1, t, t + 1, moved, kept);  // read as they are kept
       r.merging_events(t + 1, first, r.n, r.merge(moved));
     }
     r.carry_events(t + 1, first, r.n, after, kept);
