@@ -706,7 +706,8 @@ void check_strides() {
 }
 
 // Scores of one chunk that all but cancel between the halves of the keys: q again in the second half, k there -(1 - x / 64) of
-// itself, x about normal. Where each half is rounded by itself the error is some 60 times that of rounding their sum.
+// itself, x about normal. Where each half is rounded by itself the error is some 60 times that of rounding their sum;
+// in fp32 nothing is rounded there.
 __global__ void mirror(void* p, int kind, int64_t rows, int columns, const void* x) {
   const int half = columns / 2;
   for (int64_t i = blockIdx.x * int64_t{256} + threadIdx.x; i < rows * half; i += gridDim.x * int64_t{256}) {
@@ -811,7 +812,7 @@ void check_all(const char* glob, bool small) {
           check_case(p, true);
         }
         free_all();
-        if (op == "linear" || op.find("mamba2") != std::string::npos)
+        if (kind != f32 && (op == "linear" || op.find("mamba2") != std::string::npos))
           for (const int dv : {256, 64}) check_cancelling(op, kind, 256, dv);
         if (op.find("mamba2") != std::string::npos || op.find("gated") != std::string::npos)
           check_case(draw_problem(op, "masked", kind, {700, 2, 2, 2, 2, 64, 64}, 2, 1, false), true);

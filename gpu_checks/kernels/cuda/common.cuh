@@ -324,9 +324,6 @@ MatrixUnits matrix_units();
 bool matrix_units_support(const Context& context, const Lin& lin);
 cudaError_t launch_wgmma_states(const Context& context, const Lins& lins);
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins);
-// The same of Lins of 128 x 128 whose rows are left as they are (not in pieces of keys), where it is faster.
-bool tended_rows_pay(const Lins& lins);
-cudaError_t launch_tended_rows(const Context& context, const Lins& lins);
 cudaError_t launch_mma_states(const Context& context, const Lins& lins);
 cudaError_t launch_mma_rows(const Context& context, const Lins& lins);
 

@@ -19,9 +19,8 @@ struct LinTiles {
   static constexpr int gate_bytes = gated ? gate_slots * static_cast<int>(sizeof(Gates)) : 0;
 };
 
-// Which Lin and segment a block has, its copies into the stages by so many threads, its gates by a warp. P: LinTiles, and where
-// the gates begin.
-template <typename T, typename P, int copying = P::threads, int gate_warp = 3>
+// Which Lin and segment a block has, its copies into the stages, its gates. P: LinTiles, and where the gates begin.
+template <typename T, typename P>
 struct Walk {
   static constexpr int key_dim = P::keys, value_dim = P::values;
   static constexpr bool with_output = P::with_output, gated = P::gated;
@@ -56,19 +55,18 @@ struct Walk {
     if (c < chunks) {
       const int64_t token = place.first + c * chunk;
       if constexpr (with_output)
-        fetch_tile<T, key_dim, copying>(x_tile(c), lin.x, x_base, token, size(c), lin.key_dim);
-      fetch_tile<T, key_dim, copying>(y_tile(c), lin.y, y_base, token, size(c), lin.key_dim);
-      if (!same) fetch_tile<T, value_dim, copying>(z_tile(c), lin.z, z_base, token, size(c), lin.value_dim);
+        fetch_tile<T, key_dim, P::threads>(x_tile(c), lin.x, x_base, token, size(c), lin.key_dim);
+      fetch_tile<T, key_dim, P::threads>(y_tile(c), lin.y, y_base, token, size(c), lin.key_dim);
+      if (!same)
+        fetch_tile<T, value_dim, P::threads>(z_tile(c), lin.z, z_base, token, size(c), lin.value_dim);
     }
     copies_commit();
   }
   __device__ GateWalk<P::gate_slots> gates() const {
     Gates* const prepared = reinterpret_cast<Gates*>(tiles.base + P::gates_at);
-    return {
-        lin.gate, prepared, place.batch, place.first, h, place.size, gated && threadIdx.x / 32 == gate_warp};
+    return {lin.gate, prepared, place.batch, place.first, h, place.size, gated && threadIdx.x / 32 == 3};
   }
   __device__ uint8_t* keys(int c) const { return tiles.base + (y_tile(c) - tiles.start); }
-  __device__ uint8_t* values(int c) const { return tiles.base + (z_tile(c) - tiles.start); }
 };
 
 // Whether nothing is scaled but rows, which leave as the products give them, in the input type; not in pieces of keys.

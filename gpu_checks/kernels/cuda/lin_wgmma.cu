@@ -217,7 +217,6 @@ cudaError_t launch_wgmma_states(const Context& context, const Lins& lins) {
   });
 }
 cudaError_t launch_wgmma_rows(const Context& context, const Lins& lins) {
-  if (tended_rows_pay(lins)) return launch_tended_rows(context, lins);
   const bool simple = is_simple(lins);
   return launch_lins(context, lins, [&]<typename T, int key_dim, int value_dim, bool gated>() {
     using P = Plan<key_dim, value_dim, true, gated>;

@@ -80,13 +80,5 @@ __device__ inline void copies_wait() {
 __device__ inline void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// The same of threads that come from different branches, which the form above (aligned) does not allow.
-__device__ inline void barrier_of_roles(int id, int threads) {
-  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-// Counts these threads as having come, and goes on.
-__device__ inline void arrive(int id, int threads) {
-  asm volatile("barrier.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 
 }  // namespace attest::cuda

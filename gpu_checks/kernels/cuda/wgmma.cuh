@@ -41,15 +41,6 @@ __device__ inline void pin(uint32_t (&a)[n][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[k][i])::"memory");
 }
-// Registers of a thread of this warpgroup from here on, a multiple of 8: fewer, or more once others have given them up.
-template <int count>
-__device__ inline void registers_down() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
-}
-template <int count>
-__device__ inline void registers_up() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
-}
 // Ordinary stores to shared memory become visible to the matrix instructions (before the barrier).
 __device__ inline void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -59,7 +59,6 @@ enum class Mutant : int {
   diagonal_block_skipped = 45,
   wide_keys_unfaded = 46,
   right_block_begins_late = 47,
-  rows_not_awaited = 48,
   scores_rounded_in_pieces = 49,
 };
 
@@ -79,7 +78,7 @@ struct MutantInfo {
 };
 
 // clang-format off
-constexpr std::array<MutantInfo, 48> mutants{{
+constexpr std::array<MutantInfo, 47> mutants{{
     {Mutant::tail_chunk_dropped, "tail_chunk_dropped", 1, "lin_wgmma", "cuda.hla2.masked.bf16", "T / C chunks: the partial last one is not run"},
     {Mutant::tail_decay_full_chunk, "tail_decay_full_chunk", 1, "lin_wgmma", "cuda.ahla.masked.bf16", "gates past the end decay the final state"},
     {Mutant::tail_dead_rows, "tail_dead_rows", 1, "delta_chunks", "cuda.gated_delta.masked.bf16", "rows past the end are fetched like the others"},
@@ -122,7 +121,6 @@ constexpr std::array<MutantInfo, 48> mutants{{
     {Mutant::sums_not_added, "sums_not_added", 11, "lin_wgmma", "cuda.linear.masked.bf16", "keys of more than 128 columns: rows read the last piece of the state alone", "T=128,d=256,dv=64,H=1"},
     {Mutant::scores_rounded_in_pieces, "scores_rounded_in_pieces", 9, "lin_wgmma", "cuda.linear.masked.bf16", "keys of more than 128 columns: the scores of each piece are rounded by themselves", "T=64,d=256,dv=256,H=8"},
     {Mutant::columns_beyond, "columns_beyond", 7, "lin_wgmma", "cuda.mamba2.masked.bf16", "columns past the dimension are fetched like the others: those of the next head"},
-    {Mutant::rows_not_awaited, "rows_not_awaited", 10, "lin_tended", "cuda.mamba2.masked.bf16", "rows are stored over those that are not yet taken to memory", "racecheck"},
     {Mutant::delta_beta_missing, "delta_beta_missing", 3, "delta_chunks", "cuda.gated_delta.masked.bf16", "beta is missing on the side of the values and keys"},
     {Mutant::scores_over_queries, "scores_over_queries", 10, "lin_mma", "cuda.linear.masked.bf16", "mma.sync: scores are stored over queries that not every warp has read", "racecheck"},
     {Mutant::wide_keys_unfaded, "wide_keys_unfaded", 3, "delta_wide", "cuda.gated_delta.masked.bf16", "256 columns: keys go into the state without the gates after them", "T=128,d=256,dv=256,H=1"},
