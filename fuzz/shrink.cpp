@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "fuzz/wide.hpp"
@@ -97,15 +98,17 @@ class Shrinker {
   }
 
   Shrunk run() {
-    simplify_options();
+    simplify_drawn();
     accept(spelled_out(context_, best_));
     if (best_.zeros)
       for (bool again = true; again && !over();) {
         changed_ = false;
         structure();
+        join_before();
         ranges(Axis::token), ranges(Axis::key_column), ranges(Axis::value_column);
         join_key_columns();
         values();
+        simplify_options();
         again = changed_;
       }
     best_.shape = fitted(context_, best_.shape);  // what was asked: smaller sizes were widened to the limits
@@ -133,9 +136,8 @@ class Shrinker {
     return accept(std::move(candidate));
   }
 
-  // On the input as it was drawn: what goes away here need not be spelled out.
+  // The drawn values may need an option that the few that are left do not.
   void simplify_options() {
-    best_.shape = fitted(context_, best_.shape);
     const Options& o = best_.shape.options;
     if (o.normalize)
       attempt([](FuzzInput& x) { x.shape.options.normalize = false, x.shape.options.epsilon = 0; });
@@ -143,8 +145,15 @@ class Shrinker {
     if (o.scale) attempt([](FuzzInput& x) { x.shape.options.scale.reset(); });
     if (context_.declaration().decay && (!o.decay || *o.decay != Rational(1)))
       if (!attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1); }))
-        attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1) / 2; });
+        if (!o.decay || *o.decay != Rational(1) / 2)
+          attempt([](FuzzInput& x) { x.shape.options.decay = Rational(1) / 2; });
     if (best_.linear_gates) attempt([](FuzzInput& x) { x.linear_gates = false; });
+  }
+
+  // On the input as it was drawn: what goes away here need not be spelled out.
+  void simplify_drawn() {
+    best_.shape = fitted(context_, best_.shape);
+    simplify_options();
     if (best_.before > 0) attempt([](FuzzInput& x) { x.before = 0; });
     if (!best_.powers.empty()) attempt([](FuzzInput& x) { x.powers.clear(); });
     if (!best_.edits.empty()) attempt([](FuzzInput& x) { x.edits.clear(); });
@@ -210,6 +219,16 @@ class Shrinker {
     std::erase_if(x.edits,
                   [&](const ValueEdit& e) { return e.field == "level_scales" && e.index[3] >= levels; });
   }
+  // All, a half, a quarter ... one; of tokens whole chunks as well, which leave the place in its chunk to what stays.
+  std::set<Index, std::greater<>> sizes_to_cut(Axis axis, Index extent) const {
+    std::set<Index, std::greater<>> sizes;
+    for (Index size = extent; size > 0; size = size == 1 ? 0 : (size + 1) / 2) sizes.insert(size);
+    if (axis != Axis::token) return sizes;
+    const Index chunk = context_.chunk(), most = extent / chunk;
+    for (Index chunks = most - 1; chunks > 0; chunks /= 2) sizes.insert(chunks * chunk);
+    if (most > 0) sizes.insert({most * chunk, chunk});
+    return sizes;
+  }
   void ranges(Axis axis) {
     for (const bool before : {false, true}) {
       if (before && axis != Axis::token) continue;
@@ -218,7 +237,7 @@ class Shrinker {
         continue;
       }
       const Index least = axis == Axis::token ? 0 : 1;
-      for (Index size = extent(axis, before); size > 0; size = size == 1 ? 0 : (size + 1) / 2)
+      for (const Index size : sizes_to_cut(axis, extent(axis, before)))
         for (Index first = extent(axis, before); first > 0 && !over();) {
           first = std::max<Index>(0, first - size);
           const Index last = std::min(first + size, extent(axis, before));
@@ -289,6 +308,20 @@ class Shrinker {
           for (const std::size_t at : places_of(edit, Axis::head, context_.declaration()))
             edit.index[at] += edit.index[entry] * c.heads, edit.index[entry] = 0;
       x.shape.heads *= x.shape.batch, x.shape.batch = 1;
+    });
+  }
+
+  // The tokens of the state as the first of the call: what fails without a state too needs none.
+  void join_before() {
+    if (best_.before == 0 || !best_.shape.packed.empty()) return;
+    attempt([&](FuzzInput& x) {
+      for (ValueEdit& edit : x.edits)
+        if (is_before(edit))
+          edit.field.erase(0, 7);
+        else
+          for (const std::size_t at : places_of(edit, Axis::token, context_.declaration()))
+            edit.index[at] += x.before;
+      *x.shape.tokens += x.before, x.before = 0;
     });
   }
 

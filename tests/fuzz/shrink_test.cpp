@@ -124,6 +124,70 @@ TEST(Shrink, KeepsWhatTheFailureNeedsAndNothingElse) {
   EXPECT_EQ(values_of(shrunk.input), (std::vector<double>{1, 1}));
 }
 
+// linear by chunks of 16: a last chunk of one token, behind others, is not added to the state.
+Kernel drops_a_last_chunk_of_one_token() {
+  Kernel kernel = *find_kernels("cpu.linear.chunk16.fp32", "").at(0);
+  kernel.run = [run = kernel.run](const Problem& problem) {
+    KernelResult result = run(problem);
+    const Index tokens = problem.tokens;
+    if (tokens % 16 != 1 || tokens == 1 || !problem.cu_seqlens.empty()) return result;
+    Problem without = problem;
+    for (const char* field : {"k", "v"}) {
+      std::vector<double>& data = without.fields.at(field).data;
+      const std::size_t row = data.size() / static_cast<std::size_t>(problem.batch * tokens);
+      for (std::size_t i = 0; i < data.size(); ++i)
+        if (i / row % static_cast<std::size_t>(tokens) == static_cast<std::size_t>(tokens - 1)) data[i] = 0;
+    }
+    const KernelResult dropped = run(without);
+    if (const auto state = dropped.outputs.find("final_state.S"); state != dropped.outputs.end())
+      result.outputs["final_state.S"] = state->second;
+    return result;
+  };
+  return kernel;
+}
+
+// Neither a half nor a quarter less leaves one token in the last chunk.
+TEST(Shrink, AFaultOfTheLastChunkLosesWholeChunks) {
+  const Kernel wrong = drops_a_last_chunk_of_one_token();
+  HuntOptions options;
+  options.cases = 40, options.seed = 1;
+  const HuntReport report = hunt({wrong, [&] { return wrong; }, true, false}, {}, options);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].shrunk.shape.tokens, 17);
+  EXPECT_GT(report.findings[0].duplicates, 2);
+  const BatteryContext context{wrong, operator_named("linear", "masked"), 1, Effort::quick};
+  FuzzInput input;
+  for (const Index tokens : {33, 49, 65, 145}) {
+    input.shape = parse_case("linear T=" + std::to_string(tokens) + " d=1 dv=1 H=1 B=1 seed=3");
+    const auto fails = [](const FuzzInput& x) { return *x.shape.tokens % 16 == 1 && x.shape.tokens != 1; };
+    EXPECT_EQ(shrink(context, input, fails, 4000).input.shape.tokens, 17) << tokens;
+  }
+}
+
+TEST(Shrink, ATokenBehindAStateIsTwoTokensWhereTheStateDoesNotMatter) {
+  const Kernel& kernel = *find_kernels("cpu.linear.chunk16.fp32", "").at(0);
+  const BatteryContext context{kernel, operator_named("linear", "masked"), 1, Effort::quick};
+  for (const bool needs_state : {false, true}) {
+    FuzzInput input;
+    input.shape = parse_case("linear T=1 d=2 dv=1 H=1 B=2 seed=3"), input.before = 2;
+    // k of the token before the last one matters.
+    const auto fails = [&](const FuzzInput& x) {
+      const bool state = x.before > 0;
+      const Index at = state ? x.before - 1 : *x.shape.tokens - 2;
+      if (at < 0 || (needs_state && !state)) return false;
+      return !x.zeros || std::any_of(x.edits.begin(), x.edits.end(), [&](const ValueEdit& edit) {
+        return edit.field == (state ? "before.k" : "k") && edit.index == std::vector<Index>{0, at, 0, 0};
+      });
+    };
+    const FuzzInput shown = shrink(context, input, fails, 4000).input;
+    EXPECT_EQ(shown.before, needs_state ? 1 : 0);
+    EXPECT_EQ(shown.shape.tokens, needs_state ? 0 : 2);
+    ASSERT_EQ(shown.edits.size(), 1u);
+    EXPECT_EQ(shown.edits[0].field, needs_state ? "before.k" : "k");
+    EXPECT_EQ(shown.edits[0].index, (std::vector<Index>{0, 0, 0, 0}));
+  }
+}
+
 // A kernel of one head dimension is asked nothing smaller, and no other size is shown.
 TEST(Shrink, ShowsTheSizesThatTheKernelWasAsked) {
   Kernel kernel = *find_kernels("cpu.linear.stream.fp32", "").at(0);
