@@ -336,7 +336,7 @@ FuzzInput Grammar::of_battery(Question question, Random& random) const {
   return input;
 }
 
-FuzzInput Grammar::draw(Random& random) const {
+FuzzInput Grammar::draw(Random& random, std::optional<Index> tokens) const {
   FuzzInput input;
   Case& c = input.shape;
   c.op = context_.declaration().name, c.variant = context_.declaration().variant;
@@ -344,8 +344,9 @@ FuzzInput Grammar::draw(Random& random) const {
   if (is_battery(input.question)) return of_battery(input.question, random);
   c.seed = random.bits() >> 16;
   draw_shape(input, random);
+  if (tokens) c.tokens = tokens;
   draw_structure(input, random);
-  const bool rare = random.one_in(8) && input.question != Question::gradient;
+  const bool rare = random.one_in(8) && input.question != Question::gradient && !tokens;
   if (rare) draw_rare(input, random);
   c.recipe = any(random, recipes()).name, c.gates = any(random, gate_recipes()).name;
   draw_options(input, random);

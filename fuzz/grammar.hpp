@@ -13,7 +13,8 @@ class Grammar {
   // value_alone: no other question, none of them tells how large an error is.
   explicit Grammar(const BatteryContext& context, bool value_alone = false);
 
-  FuzzInput draw(Random& random) const;
+  // tokens: so many, where the kernel takes them.
+  FuzzInput draw(Random& random, std::optional<Index> tokens = {}) const;
   FuzzInput plain(Random& random) const;
   // Very many sums of few terms: among their single roundings some are all as large as they can be, and of one sign.
   FuzzInput few_roundings(Random& random) const;

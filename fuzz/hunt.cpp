@@ -20,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int candidates = 10;
+// One draw of so many is of one token, the decode step, which the rarest of several hardly ever is.
+constexpr int steps = 20;
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
 
@@ -120,6 +122,7 @@ class Hunt {
       return opening_[opened_++];
     }
     if (climbs && random_.one_in(2)) return grammar_.few_roundings(random_);
+    if (!climbs && random_.one_in(steps)) return rarest([&] { return grammar_.draw(random_, 1); }, 3);
     if (!elites_.empty() && (climbs ? !random_.one_in(4) : random_.one_in(4))) {
       if (climbs && best_elite_ && random_.one_in(3))
         return grammar_.mutate_values(elites_[*best_elite_].input, random_);

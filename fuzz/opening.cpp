@@ -18,6 +18,7 @@ class Opening {
   std::vector<FuzzInput> inputs() {
     gradients(), packed_integers(), packed_values(), width(), small_states(), single_roundings();
     containment(), normalised(), separate(), batch_integers(), long_values(), large_values(), narrow();
+    step(), step_from_state();
     return std::move(list_);
   }
 
@@ -161,6 +162,22 @@ class Opening {
     FuzzInput input = question(Question::value);
     Case& c = input.shape;
     c.tokens = 2 * chunk_, c.key_dim = 1, c.value_dim = 1, c.heads = 2;
+    add(input);
+  }
+  // The decode step.
+  void step() {
+    FuzzInput input = question(Question::value);
+    Case& c = input.shape;
+    c.tokens = 1, c.key_dim = 4, c.value_dim = 3, c.heads = 2, c.batch = 2;
+    add(input);
+  }
+  void step_from_state() {
+    FuzzInput input = question(Question::lattice_again);
+    continues(input, chunk_ + 1);
+    if (input.before == 0) return;
+    Case& c = input.shape;
+    c.tokens = 1, c.key_dim = 3, c.value_dim = 5, c.batch = 2;
+    share(c, 4, 4, 2, 2);
     add(input);
   }
   void long_values() {
