@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -25,6 +26,9 @@ std::int64_t thread_nanoseconds() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+// Of one failure, where the kernel that was running had shrunk something else: each starts a process.
+constexpr Index most_afresh = 200;
 
 class Doing {
  public:
@@ -129,8 +133,20 @@ class Doing {
   }
 
   void shrink_failure(HuntReply& reply, const std::string& part, const std::string& way) const {
-    const Question question = reply.first.question;
-    const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(question));
+    const bool afresh = !subject_.pure && (!subject_.fresh_costs || single_question(reply.first.question));
+    if (shrink_by(reply, part, way, how_.most_shrinking, afresh)) return;
+    // The calls before it were part of the failure.
+    const Index left = std::min(how_.most_shrinking - reply.shrinking, most_afresh);
+    if (!subject_.pure && !afresh && shrink_by(reply, part, way, left, true)) return;
+    if (stopped()) return;
+    if (!reply.after.empty()) reply.after += "; ";
+    reply.after += "not shrunk: no fresh kernel fails so on the input to which it was shrunk";
+  }
+
+  // Of fresh kernels, or of the one that has answered before. False: on the result a fresh one does not fail so, and the input
+  // stays as it was.
+  bool shrink_by(HuntReply& reply, const std::string& part, const std::string& way, Index most,
+                 bool afresh) const {
     CheckOutcome failed;  // the last that fails
     const auto fails = [&](const FuzzInput& candidate) {
       const Answer answer = afresh ? ask_afresh(candidate) : ask_kernel(subject_.kernel, candidate);
@@ -139,21 +155,20 @@ class Doing {
       return true;
     };
     const Shrunk shrunk = shrink(
-        context_, reply.first, fails, how_.most_shrinking, [this] { return late(); },
-        [&] { return failed.worst; });
-    reply.shrinking = shrunk.asked, reply.shrinking_finished = shrunk.finished;
+        context_, reply.first, fails, most, [this] { return late(); }, [&] { return failed.worst; });
+    reply.shrinking += shrunk.asked, reply.shrinking_finished = shrunk.finished;
     Answer last;
     if (!stopped()) last = ask_afresh(shrunk.input);
     if (stopped() || last.given_up) {  // what failed before counts
-      if (failed.verdict != Verdict::fail) return;
+      if (failed.verdict != Verdict::fail) return true;
       reply.shrunk = shrunk.input, reply.reason = failed.reason;
       if (!afresh && !subject_.pure)
         reply.after = "of the shrunk input no fresh kernel was asked: the hunt was over";
-      return;
+      return true;
     }
-    // Of a kernel that was not asked afresh: the input from which it was shrunk stays where this one fails otherwise.
-    if (!fails_in(last, part) || way_of_breaking(last.outcome.reason) != way) return;
+    if (!fails_in(last, part) || way_of_breaking(last.outcome.reason) != way) return false;
     reply.shrunk = shrunk.input, reply.reason = last.outcome.reason;
+    return true;
   }
 
   const Subject& subject_;

@@ -59,8 +59,9 @@ TEST(HuntTasks, RefuseWhatIsNone) {
   }
 }
 
-// What is asked while it is shrunk keeps o wrong; a fresh one breaks on few tokens, which is another fault.
-TEST(HuntTasks, AnInputStaysWhereTheShrunkOneFailsOtherwise) {
+// What is asked while it is shrunk keeps o wrong; a fresh one breaks on few tokens, which is another fault: it is shrunk
+// again, by fresh ones.
+TEST(HuntTasks, WhatAFreshKernelDoesNotRepeatIsShrunkByFreshOnes) {
   const Kernel right = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
   const auto wrong = [right](Index breaks_below) {
     Kernel kernel = right;
@@ -77,7 +78,32 @@ TEST(HuntTasks, AnInputStaysWhereTheShrunkOneFailsOtherwise) {
   for (const Index breaks_below : {4, 0}) {
     const Subject subject{wrong(0), [&] { return wrong(breaks_below); }, false, true};
     const HuntReply reply = do_task(subject, task, {1, 100, false, {}, {}});
-    EXPECT_EQ(reply.shrunk.shape.tokens, breaks_below > 0 ? 9 : 1);
+    EXPECT_EQ(reply.shrunk.shape.tokens, breaks_below > 0 ? 4 : 1);
+    EXPECT_EQ(reply.after, "");
+    EXPECT_TRUE(reply.shrinking_finished);
+  }
+}
+
+// Fresh ones that fail by turns: the first, then none on what it was shrunk to.
+TEST(HuntTasks, AnInputThatIsNotShrunkSaysSo) {
+  const Kernel right = find_subjects("cpu.linear.chunk16.fp32", "", {}).at(0).kernel;
+  const auto wrong_by = [right](double error) {
+    Kernel kernel = right;
+    kernel.run = [run = right.run, error](const Problem& problem) {
+      KernelResult result = run(problem);
+      for (double& x : result.outputs.at("o").data) x += error;
+      return result;
+    };
+    return kernel;
+  };
+  HuntTask task{HuntTask::Kind::settle, 1, {}, "o"};
+  task.input.shape = parse_case("linear variant=masked T=9 d=2 dv=2 H=1 B=1 recipe=gaussian seed=1");
+  for (const bool by_turns : {true, false}) {
+    Index started = 0;
+    const auto fresh = [&] { return wrong_by(by_turns && ++started > 1 ? 0 : 1); };
+    const HuntReply reply = do_task({wrong_by(1), fresh, false, true}, task, {1, 100, false, {}, {}});
+    EXPECT_EQ(reply.shrunk.shape.tokens, by_turns ? 9 : 1);
+    EXPECT_EQ(reply.after.starts_with("not shrunk: "), by_turns) << reply.after;
   }
 }
 
