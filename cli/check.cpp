@@ -60,10 +60,8 @@ std::string one_of_the_operators() {
 std::vector<std::vector<const Kernel*>> kernels_by_operator(const CheckArguments& arguments) {
   const auto found = find_kernels(arguments.kernel, arguments.op);
   if (found.empty())
-    throw BadInput(
-        fmt::format("no kernel matches --kernel {} --operator {}, expected globs such as cpu.hla2.* or of "
-                    "the operators{}",
-                    in_quotes(arguments.kernel), in_quotes(arguments.op), one_of_the_operators()));
+    throw BadInput(no_kernel_matches(arguments.kernel, arguments.op,
+                                     "cpu.hla2.* or of the operators" + one_of_the_operators()));
   std::vector<std::vector<const Kernel*>> groups;
   for (const Kernel* kernel : found) {
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) {

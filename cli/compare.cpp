@@ -6,6 +6,8 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "reference/tensor/atomic_file.hpp"
+#include "reference/tensor/bad_input.hpp"
+#include "reports/hunt_json.hpp"
 #include "reports/merge.hpp"
 #include "reports/record_file.hpp"
 
@@ -17,6 +19,11 @@ struct CompareArguments {
 };
 
 int compare(const CompareArguments& arguments) {
+  for (const std::string& path : {arguments.before, arguments.after})
+    if (!hunt_at(path).empty())
+      throw BadInput(in_quotes(path) +
+                     ": the findings of attest fuzz, which have no cases to compare, expected the records of "
+                     "attest check");
   const auto earlier = records_at(arguments.before), later = records_at(arguments.after);
   refuse_same_file("--json", arguments.json, "BEFORE", earlier.string());
   refuse_same_file("--json", arguments.json, "AFTER", later.string());

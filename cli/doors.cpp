@@ -1,21 +1,25 @@
 #include "cli/doors.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "cli/options.hpp"
 #include "gpu_checks/adapters/devices.hpp"
+#include "gpu_checks/kernel.hpp"
+#include "reference/tensor/bad_input.hpp"
 
 namespace attest {
 
-std::shared_ptr<DoorOptions> add_door_options(CLI::App& command) {
+std::shared_ptr<DoorOptions> add_door_options(CLI::App& command, const std::string& which) {
   auto doors = std::make_shared<DoorOptions>();
   command
-      .add_option("--plugin", doors->plugins,
-                  "PATH[:NAME-GLOB] of a shared library with kernels (gpu_checks/adapters/attest_kernel.h); "
-                  "then only "
-                  "these unless --kernel is given. Repeatable")
+      .add_option(
+          "--plugin", doors->plugins,
+          "PATH[:NAME-GLOB] of a shared library with kernels (gpu_checks/adapters/attest_kernel.h); " +
+              which + ". Repeatable")
       ->allow_extra_args(false);
   command
       .add_option("--process", doors->processes,
@@ -61,6 +65,23 @@ void open_kernels(const DoorOptions& options) {
     if (options.strided) kernel.source += " --strided";
   }
   adopt_kernels(std::move(kernels));
+}
+
+std::string no_kernel_matches(const std::string& kernel, const std::string& op, const std::string& globs) {
+  constexpr std::size_t most_names = 12;
+  std::vector<std::string> names;
+  for (const Kernel* one : find_kernels("*", ""))
+    if (!one->source.empty()) names.push_back(in_quotes(one->name));
+  const std::size_t more = names.size() - std::min(names.size(), most_names);
+  names.resize(names.size() - more);
+  return fmt::format("no kernel matches{}{}, expected {}globs such as {}",
+                     kernel.empty() ? "" : " --kernel " + in_quotes(kernel),
+                     op.empty() ? "" : " --operator " + in_quotes(op),
+                     names.empty()
+                         ? ""
+                         : fmt::format("of --plugin and --process {}{}, or ", fmt::join(names, ", "),
+                                       more > 0 ? fmt::format(" (and {} more)", more) : ""),
+                     globs);
 }
 
 }  // namespace attest

@@ -50,10 +50,7 @@ int run_fuzz(const FuzzArguments& arguments, const DoorOptions& doors) {
 std::vector<Subject> subjects_of(const std::string& kernel, const std::string& op, const DoorOptions& doors) {
   auto found = find_subjects(kernel, op, doors);
   if (found.empty())
-    throw BadInput(
-        fmt::format("no kernel matches --kernel {} --operator {}, expected globs such as cpu.hla2.* or "
-                    "mutant.hla2.* (attest list --kernels)",
-                    in_quotes(kernel), in_quotes(op)));
+    throw BadInput(no_kernel_matches(kernel, op, "cpu.hla2.* or mutant.hla2.* (attest list --kernels)"));
   return found;
 }
 

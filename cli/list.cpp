@@ -194,7 +194,7 @@ void add_list(CLI::App& app, int&) {
   of_kernels->excludes(formulas)->excludes(of_recipes)->excludes(of_checks);
   of_recipes->excludes(formulas)->excludes(of_checks);
   of_checks->excludes(formulas);
-  const auto doors = add_door_options(*command);
+  const auto doors = add_door_options(*command, "--kernels then lists only these");
   add_path(command, "--json", arguments->json, "also write what is listed to this file");
   command->footer(std::string(exit_codes) + "Example: attest list --kernels --plugin ./libmine.so");
   command->callback([arguments, doors] {

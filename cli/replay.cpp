@@ -1,6 +1,7 @@
 // attest replay: cases of the corpus, one by one.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -47,6 +48,18 @@ Replay read_replay(const std::string& file, const ReplayArguments& arguments, co
   return replay;
 }
 
+// How near to what was expected; empty where nothing was compared.
+std::string measure_words(const FuzzInput& input, const Answer& answer) {
+  const CheckOutcome& outcome = answer.outcome;
+  if (!answer.decided() || outcome.compared == 0 || input.question == Question::containment) return "";
+  // A value that differs where its bound is 0 has an infinite error/bound; what has to be the same bits has none.
+  const bool exact = is_lattice(input.question) || input.question == Question::gradient ||
+                     is_battery(input.question) ||
+                     (outcome.worst && outcome.worst->bound == 0 && std::isfinite(answer.reached));
+  if (exact) return answer.failed() ? "not bit for bit  " : "bit for bit  ";
+  return fmt::format("error/bound {:.3g}  ", answer.reached);
+}
+
 // All files are read before a kernel is asked about any.
 int run_replay(const ReplayArguments& arguments, const DoorOptions& doors) {
   std::vector<Replay> replays;
@@ -59,10 +72,10 @@ int run_replay(const ReplayArguments& arguments, const DoorOptions& doors) {
                                    Effort::quick};
       const Answer answer = ask(context, one.input);
       ++counts[answer.outcome.verdict];
-      std::cout << fmt::format("{:<9}  {:<43} {}  error/bound {:.3g}  {}\n",
-                               verdict_words(answer.outcome.verdict), subject.kernel.name,
+      std::cout << fmt::format("{:<9}  {:<43} {}  {}{}\n", verdict_words(answer.outcome.verdict),
+                               subject.kernel.name,
                                printable(std::filesystem::path(one.file).filename().string(), 200),
-                               answer.reached, answer.outcome.reason);
+                               measure_words(one.input, answer), answer.outcome.reason);
     }
   if (counts[Verdict::fail] > 0) return exit_failed;
   if (counts[Verdict::undecided] + counts[Verdict::suspect] > 0) return exit_undecided;
@@ -76,10 +89,15 @@ void add_replay(CLI::App& app, int& exit_code) {
       app.add_subcommand("replay", "ask kernels about cases of the corpus (attest fuzz --corpus)");
   auto arguments = std::make_shared<ReplayArguments>();
   const auto doors = add_door_options(*command);
-  command->add_option("FILE", arguments->files, "files that attest fuzz has written; - for standard input")
+  command
+      ->add_option("FILE", arguments->files,
+                   "files that attest fuzz has written, or the lines that it prints of a finding; - for "
+                   "standard input")
       ->required();
-  command->add_option("--kernel", arguments->kernel,
-                      "glob of kernel names; by default the kernel on which the case was found");
+  command->add_option(
+      "--kernel", arguments->kernel,
+      "glob of kernel names; by default those of --plugin and --process, without them the kernel on which "
+      "the case was found");
   command->footer(std::string(exit_codes) + "Example: attest replay fuzz/corpus/*.case --kernel 'cpu.*'");
   command->callback([arguments, doors, &exit_code] {
     open_kernels(*doors);

@@ -1,5 +1,6 @@
 // attest report: the records of one or several runs in the form in which somebody reads them.
-#include <fstream>
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "cli/commands.hpp"
@@ -45,30 +46,19 @@ struct ReportArguments {
   bool chosen[std::size(renderings)] = {};
 };
 
-// The form asked for, or that of the end of the file's name.
-const Rendering& rendering_of(const ReportArguments& arguments) {
-  std::string endings;
+// The form asked for, or that of the end of the file's name; those of a hunt are fewer.
+const Rendering& rendering_of(const ReportArguments& arguments, bool hunt) {
+  std::string options, endings;
   for (std::size_t i = 0; i < std::size(renderings); ++i)
     if (arguments.chosen[i]) return renderings[i];
   for (const Rendering& rendering : renderings) {
     if (arguments.output.ends_with(rendering.ending)) return rendering;
-    endings += (endings.empty() ? "" : " ") + std::string(rendering.ending);
+    if (hunt && !rendering.render_hunt) continue;
+    options += std::string(rendering.option) + ", ";
+    endings += ' ' + std::string(rendering.ending);
   }
-  throw BadInput(
-      "no form is given, expected --html, --markdown, --junit, --csv or --sarif, or --output with one of the "
-      "endings " +
-      endings);
-}
-
-// The document of a hunt, or of the folder that attest fuzz --output made; empty: it is none.
-std::filesystem::path hunt_at(const std::filesystem::path& path) {
-  std::error_code none;
-  std::filesystem::path file = path;
-  if (std::filesystem::is_directory(path, none)) file /= hunt_name;
-  std::ifstream stream(file);
-  std::string start(256, '\0');
-  stream.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return start.find(hunt_schema) == std::string::npos ? std::filesystem::path() : file;
+  throw BadInput(fmt::format("no form is given, expected one of {}or --output with one of the endings{}{}",
+                             options, endings, hunt ? ": the findings of attest fuzz have no others" : ""));
 }
 
 // Written at once, after `text` has had its say.
@@ -102,9 +92,10 @@ void report_hunt(const ReportArguments& arguments, const Rendering& rendering,
 }
 
 void report(const ReportArguments& arguments) {
-  const Rendering& rendering = rendering_of(arguments);
   for (const std::string& path : arguments.records)
-    if (const auto hunt = hunt_at(path); !hunt.empty()) return report_hunt(arguments, rendering, hunt);
+    if (const auto hunt = hunt_at(path); !hunt.empty())
+      return report_hunt(arguments, rendering_of(arguments, true), hunt);
+  const Rendering& rendering = rendering_of(arguments, false);
   std::vector<std::filesystem::path> records;
   for (const std::string& path : arguments.records) records.push_back(records_at(path));
   write_report(arguments, records, [&] {

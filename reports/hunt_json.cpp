@@ -189,6 +189,16 @@ Hunts read_hunts(const std::filesystem::path& path) {
   return read_hunts(Json::parse(file, nullptr, false), printable(path.native(), 200));
 }
 
+std::filesystem::path hunt_at(const std::filesystem::path& path) {
+  std::error_code none;
+  std::filesystem::path file = path;
+  if (std::filesystem::is_directory(path, none)) file /= hunt_name;
+  std::ifstream stream(file);
+  std::string start(256, '\0');
+  stream.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start.find(hunt_schema) == std::string::npos ? std::filesystem::path() : file;
+}
+
 Json join_hunts(const std::vector<std::filesystem::path>& paths) {
   const std::vector<Json> shards = shard_documents(paths, "kernels");
   std::vector<HuntReport> joined;

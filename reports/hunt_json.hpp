@@ -24,6 +24,8 @@ struct Hunts {
 };
 Hunts read_hunts(const nlohmann::ordered_json& document, const std::string& where);  // BadInput
 Hunts read_hunts(const std::filesystem::path& path);
+// The document of a hunt, or that of the folder which attest fuzz --output made; empty: it is none.
+std::filesystem::path hunt_at(const std::filesystem::path& path);
 
 // BadInput as join_shards.hpp, and for a hunt that was killed (its folder holds journals) or interrupted: what was done.
 nlohmann::ordered_json join_hunts(const std::vector<std::filesystem::path>& paths);

@@ -52,14 +52,15 @@ void Findings::fault(const std::string& what) {
 }
 
 void Findings::violate(const Problem& problem, const std::string& tensor, const std::vector<Index>& shape,
-                       Index flat, double expected, double got, double bound, double ratio) {
+                       Index flat, double expected, double got, double bound, double ratio, bool exact) {
   ++violations_;
   if (!differs_) ++differing_, differs_ = true;
   if (first_input_.empty()) first_input_ = input_;
   if (first_input_ != input_) return;
   if (std::isnan(got) && std::isfinite(expected)) ++not_numbers_;
   const std::vector<Index> index = unravel(shape, flat);
-  if (!worst_ || ratio > worst_ratio_) worst_ = {tensor, index, expected, got, bound}, worst_ratio_ = ratio;
+  if (!worst_ || ratio > worst_ratio_)
+    worst_ = {tensor, index, expected, got, bound}, worst_ratio_ = ratio, worst_exact_ = exact;
   const auto note = [&](const char* axis, Index value, Index extent) {
     where_[axis].insert(value);
     extent_[axis] = std::max(extent_[axis], extent);
@@ -96,7 +97,7 @@ void Findings::exact(const Problem& problem, const std::string& tensor, const Te
     if (got.data[i] == expected.data[i]) continue;
     const double error = std::abs(got.data[i] - expected.data[i]);
     violate(problem, tensor, got.shape, static_cast<Index>(i), expected.data[i], got.data[i], 0,
-            std::isnan(error) ? INFINITY : error);
+            std::isnan(error) ? INFINITY : error, true);
   }
 }
 
@@ -165,7 +166,7 @@ CheckOutcome Findings::outcome() const {
           "{} of {} elements differ, on {} of {} inputs; the first: {}{}: got {:.9g}, expected {:.9g}{}",
           violations_, compared_, differing_, inputs_, in_words(result.places),
           not_numbers_ > 0 ? fmt::format(" ({} NaN)", not_numbers_) : "", worst_->got, worst_->expected,
-          worst_->bound > 0 ? fmt::format(" within {:.3g}", worst_->bound) : "");
+          worst_exact_ ? "" : fmt::format(" within {:.3g}", worst_->bound));
     if (!first_input_.empty()) result.reason += fmt::format(" ({})", first_input_);
     return result;
   }

@@ -79,7 +79,7 @@ class Findings {
 
  private:
   void violate(const Problem& problem, const std::string& tensor, const std::vector<Index>& shape, Index flat,
-               double expected, double got, double bound, double ratio);
+               double expected, double got, double bound, double ratio, bool exact = false);
   Places places() const;
 
   const Kernel& kernel_;
@@ -88,6 +88,7 @@ class Findings {
   Index differing_ = 0, not_numbers_ = 0;
   bool counted_ = false, differs_ = false;
   Index reached_at_ = 0;
+  bool worst_exact_ = false;  // no bound: expected bit for bit
   double worst_ratio_ = 0, reached_ = 0;
   std::optional<Difference> worst_;
   std::set<std::string> outputs_;
