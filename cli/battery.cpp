@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "cli/commands.hpp"
+#include "cli/doors.hpp"
+#include "cli/last_words.hpp"
 #include "cli/options.hpp"
 #include "cli/version.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
@@ -185,9 +187,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
   refuse_unknown_check(arguments.check);
   const std::uint64_t seed = seed_of_run(arguments.seed, arguments.resume, arguments.output);
   const auto all = find_kernels(arguments.kernel, arguments.op);
-  if (all.empty())
-    throw BadInput("no kernel matches --kernel " + in_quotes(arguments.kernel) + " --operator " +
-                   in_quotes(arguments.op) + ", expected globs such as cpu.hla2.*");
+  if (all.empty()) throw BadInput(no_kernel_matches(arguments.kernel, arguments.op, "cpu.hla2.*"));
   const RunIdentity identity = identity_of(all, seed, version);
   Run run = described;
   run.seed = seed;
@@ -219,6 +219,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
   Index done = 0;
   const auto print_known = [&] {
     for (; next < found.size() && found[next]; ++next) print(*found[next], kernels.size() == 1);
+    std::cout << std::flush;  // what ends the run by a signal would lose it
   };
   print_known();
   // Kernels behind other doors: as many at a time as there are workers, each asked one thing at a time.
@@ -228,6 +229,14 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
   const int threads_each = open.size() == 1 ? threads : 1;
   const auto checks = static_cast<std::size_t>(std::ranges::count_if(
       battery_checks(), [&](const BatteryCheck& check) { return is_asked_for(check, arguments.check); }));
+  // One kernel is checked as a whole, or again.
+  const bool one = kernels.size() == 1;
+  LastWords last_words(static_cast<Index>(one ? checks : kernels.size()), one ? "checks" : "kernels",
+                       one       ? ""
+                       : journal ? "; --resume goes on"
+                                 : "; with --output DIR, --resume would go on");
+  auto finished = static_cast<Index>(known);
+  if (!one) last_words.done(finished);
   for_each_parallel(static_cast<Index>(open.size()), threads, [&](Index i) {
     const std::size_t at = open[static_cast<std::size_t>(i)];
     const Kernel& kernel = *kernels[at];
@@ -235,6 +244,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
     const auto check_done = [&] {
       const std::lock_guard lock(guard);
       show_progress(++done, static_cast<Index>(open.size() * checks));
+      if (one) last_words.done(done);
     };
     CaseRecord record = to_record(context, run_battery(context, arguments.check, threads_each, check_done),
                                   invoked_program());
@@ -242,6 +252,7 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
     const std::lock_guard lock(guard);
     if (journal) journal->add(static_cast<Index>(at), record);
     found[at] = std::move(record);
+    if (++finished; !one) last_words.done(finished);
     end_progress();
     print_known();
   });

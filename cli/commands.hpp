@@ -11,13 +11,14 @@ enum ExitCode {
   exit_bad_input = 2,
   exit_undecided = 3,
   exit_internal = 70,
-  exit_nothing_ran = 77
+  exit_nothing_ran = 77,
+  exit_interrupted = 130  // as a shell says it of what Ctrl-C has ended
 };
 
 inline constexpr const char* exit_codes =
     "Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided or suspect and none "
     "failed, 77 nothing "
-    "could run, 70 internal error.\n";
+    "could run, 70 internal error, 130 interrupted before anything failed.\n";
 
 void add_list(CLI::App& app, int& exit_code);
 void add_prove(CLI::App& app, int& exit_code);

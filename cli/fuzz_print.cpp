@@ -6,13 +6,15 @@
 #include <iostream>
 
 #include "cli/options.hpp"
+#include "reports/summary.hpp"
 
 namespace attest {
 namespace {
 
+constexpr std::size_t most_values = 24;  // of an input that are shown
+
 // The input in few lines, as its file would have it.
 std::string indented(const FuzzInput& input) {
-  constexpr std::size_t most_values = 24;
   std::string text, rest = to_text(CorpusCase{input, {}, {}, {}});
   std::size_t values = 0;
   while (!rest.empty()) {
@@ -31,7 +33,20 @@ std::string size_words(const FuzzInput& input) {
                      input.zeros ? fmt::format(", {} values other than 0", input.edits.size()) : "");
 }
 
-void print_finding(const Finding& finding) {
+std::string replay_command(const std::string& source, const std::string& kernel) {
+  return fmt::format("{} replay {}--kernel {} ", invoked_program(), source.empty() ? "" : source + ' ',
+                     kernel);
+}
+
+void print_unsaved(const Finding& finding, const HuntReport& r) {
+  std::cout << indented(finding.shrunk)
+            << (finding.shrunk.edits.size() > most_values
+                    ? "    replay: --corpus DIR keeps the whole as a file that attest replay asks again\n"
+                    : fmt::format("    replay: {}FILE, with these lines in FILE\n",
+                                  replay_command(r.source, r.kernel)));
+}
+
+void print_finding(const Finding& finding, const HuntReport& r) {
   std::cout << fmt::format("  {}\n    {}\n    first:  {}, check {}, {}\n    shrunk: {}, in {} questions{}\n",
                            finding.cause, finding.reason, size_words(finding.first),
                            question_name(finding.first.question),
@@ -41,7 +56,7 @@ void print_finding(const Finding& finding) {
   if (!finding.after.empty()) std::cout << "    note:   " << finding.after << '\n';
   if (finding.duplicates > 0) std::cout << "    " << others_words(finding) << '\n';
   if (finding.file.empty())
-    std::cout << indented(finding.shrunk);
+    print_unsaved(finding, r);
   else
     std::cout << "    replay: " << finding.replay << '\n';
 }
@@ -58,29 +73,29 @@ void print_undecided(const HuntReport& r) {
 }  // namespace
 
 std::string replay_words(const Subject& subject, const Finding& finding) {
-  const std::string& source = subject.kernel.source;
-  const std::string begin = fmt::format("{} replay {}--kernel {} ", invoked_program(),
-                                        source.empty() ? "" : source + ' ', subject.kernel.name);
+  const std::string begin = replay_command(subject.kernel.source, subject.kernel.name);
   if (!finding.file.empty()) return begin + quoted_word(finding.file);
   return begin + "- <<'END'\n" + to_text(CorpusCase{finding.shrunk, {}, {}, {}}) + "END";
 }
 
-void print_report(const HuntReport& r, Objective objective) {
-  const Index failed = static_cast<Index>(r.findings.size());
+std::string hunt_words(Verdict verdict) {
+  return verdict == Verdict::pass ? "no fault" : verdict_words(verdict);
+}
+
+void print_report(const HuntReport& r, Objective objective, Index known) {
+  const Verdict verdict = r.verdict();
   std::cout << fmt::format(
       "{:<9}  {:<43} {:>7} cases {:>6.0f}/s {:>5.0f} % decided {:>4} cells  error/bound {:.3g}{}{}\n",
-      failed > 0      ? "FAIL"
-      : r.decided > 0 ? "no fault"
-                      : "UNDECIDED",
-      r.kernel, r.cases, r.seconds > 0 ? static_cast<double>(r.cases) / r.seconds : 0,
+      hunt_words(verdict), r.kernel, r.cases,
+      r.seconds > 0 ? static_cast<double>(r.cases - known) / r.seconds : 0,
       100.0 * static_cast<double>(r.decided) / static_cast<double>(std::max<Index>(1, r.cases + r.replayed)),
-      r.cells, r.best, failed > 0 ? " of what passed" : "", r.stopped ? "  (interrupted)" : "");
+      r.cells, r.best, verdict == Verdict::fail ? " of what passed" : "", r.stopped ? "  (interrupted)" : "");
   print_undecided(r);
   if (r.unanswered > 0)
     std::cout << fmt::format(
         "  not answered before the end: {} (a call may take --time-limit seconds){}\n", r.unanswered,
         r.not_replayed > 0 ? fmt::format(", and {} of the corpus were not asked", r.not_replayed) : "");
-  for (const Finding& finding : r.findings) print_finding(finding);
+  for (const Finding& finding : r.findings) print_finding(finding, r);
   if (objective == Objective::error && r.best_input)
     std::cout << fmt::format("  largest error/bound {:.4g}, {}:\n{}", r.best,
                              r.best_at == 0 ? "of the corpus" : fmt::format("case {}", r.best_at),
@@ -96,9 +111,11 @@ void Live::show(const HuntProgress& p) const {
   std::string failed;
   for (const auto& [question, count] : p.failed)
     failed += fmt::format("{} {} {}", failed.empty() ? ", failed:" : ",", question_name(question), count);
-  std::cerr << fmt::format("\r\033[K{}: {} cases, {:.0f}/s, {} cells, error/bound {:.3g}, {} found{}",
-                           kernel_, p.cases, static_cast<double>(p.cases) / std::max(p.seconds, 1e-9),
-                           p.cells, p.best, p.findings, failed)
+  std::cerr << fmt::format(
+                   "\r\033[K{}: {} cases, {:.0f}/s, {} cells, error/bound {:.3g}, {} found{}", kernel_,
+                   p.cases,
+                   static_cast<double>(std::max<Index>(0, p.cases - known_)) / std::max(p.seconds, 1e-9),
+                   p.cells, p.best, p.findings, failed)
             << std::flush;
 }
 

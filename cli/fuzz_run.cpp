@@ -52,10 +52,13 @@ void stop_on_signals() {
 }
 
 int exit_of(const std::vector<HuntReport>& reports) {
-  Index failed = 0, decided = 0, cases = 0;
-  for (const HuntReport& r : reports)
-    failed += std::ssize(r.findings), decided += r.decided, cases += r.cases + r.replayed + r.unanswered;
-  return failed > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
+  std::map<Verdict, Index> counts;
+  for (const HuntReport& r : reports) ++counts[r.verdict()];
+  return counts[Verdict::fail] > 0        ? exit_failed
+         : interrupted                    ? exit_interrupted
+         : counts[Verdict::pass] > 0      ? exit_passed
+         : counts[Verdict::undecided] > 0 ? exit_undecided
+                                          : exit_nothing_ran;
 }
 
 // Of two results of one name the first would be gone.
@@ -266,14 +269,15 @@ class FuzzRun {
     for (std::size_t i = 0; i < subjects_.size() && !interrupted; ++i) {
       const Subject& subject = subjects_[i];
       {
-        const Live live(subject.kernel.name, isatty(STDERR_FILENO) != 0);
+        const Live live(subject.kernel.name, known(subject.kernel.name), isatty(STDERR_FILENO) != 0);
         options_.progress = [&](const HuntProgress& p) { live.show(p); };
         if (ranks_.size() > 1) options_.crew = crew_for(i);
         reports_.push_back(hunt(subject, corpus_.cases, options_));
       }
       remember(reports_.back());
       for (Finding& finding : reports_.back().findings) finding.replay = replay_words(subject, finding);
-      print_report(reports_.back(), arguments_.objective);
+      print_report(reports_.back(), arguments_.objective,
+                   std::min(known(subject.kernel.name), reports_.back().cases));
       std::cout << std::flush;
     }
   }
@@ -309,6 +313,13 @@ class FuzzRun {
   void lost(const std::string& why) {
     if (!why.empty() && std::ranges::find(not_written_, why) == not_written_.end())
       not_written_.push_back(why);
+  }
+
+  // So many cases of the kernel were answered before this run.
+  Index known(const std::string& kernel) const {
+    if (!journal_) return 0;
+    const std::set<Index>& answered = journal_->answered(kernel);
+    return std::distance(answered.upper_bound(0), answered.end());
   }
 
   void print_resumed() {

@@ -8,6 +8,7 @@
 
 #include "cli/battery.hpp"
 #include "cli/commands.hpp"
+#include "cli/fuzz_print.hpp"
 #include "cli/options.hpp"
 #include "fuzz/journal.hpp"
 #include "gpu_checks/mutants/kill_matrix_json.hpp"
@@ -100,13 +101,16 @@ int merge_matrices(const std::vector<fs::path>& paths, const std::string& output
 int merge_hunts(const std::vector<fs::path>& paths, const std::string& output) {
   const Json joined = join_hunts(paths);
   write_file_atomically(output, joined.dump(1) + "\n");
-  Index cases = 0, decided = 0, causes = 0;
+  Index cases = 0, causes = 0;
+  std::map<Verdict, Index> counts;
+  std::map<std::string, Verdict> verdicts;
+  for (const HuntReport& report : read_hunts(joined, "the joined hunt").reports)
+    ++counts[verdicts[report.kernel] = report.verdict()];
   for (const Json& kernel : joined["kernels"]) {
     cases += kernel["cases"].get<Index>() + kernel["replayed"].get<Index>();
-    decided += kernel["decided"].get<Index>();
     causes += std::ssize(kernel["findings"]);
     std::cout << fmt::format("{:<9}  {:<43} {:>7} cases {:>4} cells  error/bound {:.3g}\n",
-                             kernel["findings"].empty() ? "no fault" : "FAIL",
+                             hunt_words(verdicts.at(kernel["kernel"].get<std::string>())),
                              kernel["kernel"].get<std::string>(), kernel["cases"].get<Index>(),
                              kernel["cells"].get<Index>(), kernel["largest_ratio"].get<double>());
     for (const Json& finding : kernel["findings"])
@@ -116,7 +120,10 @@ int merge_hunts(const std::vector<fs::path>& paths, const std::string& output) {
                                finding["duplicates"].get<Index>());
   }
   std::cout << fmt::format("{} shards, {} cases: {} causes of failure\n", paths.size(), cases, causes);
-  return causes > 0 ? exit_failed : decided > 0 ? exit_passed : cases > 0 ? exit_undecided : exit_nothing_ran;
+  return counts[Verdict::fail] > 0        ? exit_failed
+         : counts[Verdict::pass] > 0      ? exit_passed
+         : counts[Verdict::undecided] > 0 ? exit_undecided
+                                          : exit_nothing_ran;
 }
 
 int merge(const MergeArguments& arguments) {

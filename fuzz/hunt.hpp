@@ -77,6 +77,15 @@ struct HuntReport {
   std::map<std::string, std::string> undecided_first;  // the whole of the first of them
   std::vector<Finding> findings;
   bool stopped = false;
+
+  // Of all cases: pass where none failed and some were decided, not run where the kernel took none.
+  Verdict verdict() const {
+    const auto refused = undecided.find("unsupported");
+    const Index none = refused == undecided.end() ? 0 : refused->second;
+    if (!findings.empty()) return Verdict::fail;
+    if (decided > 0) return Verdict::pass;
+    return unanswered == 0 && none == cases + replayed ? Verdict::not_run : Verdict::undecided;
+  }
 };
 
 HuntReport hunt(const Subject& subject, const std::vector<CorpusCase>& corpus, const HuntOptions& options);

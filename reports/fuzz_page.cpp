@@ -101,14 +101,11 @@ std::string finding_card(const Finding& f) {
 }
 
 std::string section(const HuntReport& r) {
-  const Verdict verdict = !r.findings.empty() ? Verdict::fail
-                          : r.decided > 0     ? Verdict::pass
-                                              : Verdict::undecided;
   std::string html = fmt::format(
       "<section><h2>{} {}</h2>\n<p>{} cases in {:.1f} s, {} of the corpus before; {} decided; {} cells of "
       "the "
       "grid{}{}.</p>\n",
-      badge(verdict), name_code(r.kernel), r.cases, r.seconds, r.replayed, r.decided, r.cells,
+      badge(r.verdict()), name_code(r.kernel), r.cases, r.seconds, r.replayed, r.decided, r.cells,
       r.unanswered > 0 ? fmt::format("; {} not answered before the end, {} of the corpus not asked",
                                      r.unanswered, r.not_replayed)
                        : "",

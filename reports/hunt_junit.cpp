@@ -26,14 +26,13 @@ std::string counts_of(const HuntReport& r) {
 }
 
 JunitCase case_of(const HuntReport& r) {
-  JunitCase one{r.op, r.kernel, std::llround(1e9 * r.seconds), Verdict::pass, "", counts_of(r) + '\n'};
+  JunitCase one{r.op, r.kernel, std::llround(1e9 * r.seconds), r.verdict(), "", counts_of(r) + '\n'};
   if (!r.findings.empty()) {
     const std::size_t others = r.findings.size() - 1;
-    one.verdict = Verdict::fail;
     one.reason = r.findings[0].cause + (others > 0 ? fmt::format(", and {} more", others) : "");
     for (const Finding& finding : r.findings) one.details += '\n' + details_of(finding);
   } else if (r.decided == 0) {
-    one.verdict = Verdict::undecided, one.reason = counts_of(r);
+    one.reason = counts_of(r);
     for (const auto& [why, count] : r.undecided) one.details += fmt::format("{}: {}\n", why, count);
   }
   return one;

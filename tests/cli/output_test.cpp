@@ -110,6 +110,37 @@ INSTANTIATE_TEST_SUITE_P(Output, Interrupted, testing::Values(SIGINT, SIGTERM, S
 // The control: a signal that no program can handle leaves what the others remove.
 TEST(Output, OfAKilledRunIsLeftUnderTemporaryNames) { EXPECT_EQ(left_by(SIGKILL).size(), 3u); }
 
+// What a battery says when a signal ends it, once its journal is there.
+std::string last_words_of_battery(const std::string& kernel) {
+  const TemporaryFolder folder;
+  const std::string out = (folder / "out").string(), err = (folder / "err").string();
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_WRONLY), file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(null, 1), dup2(file, 2);
+    const char* program = std::getenv("ATTEST_PROGRAM");
+    execl(program, program, "check", "--battery", "--full", "--kernel", kernel.c_str(), "--seed", "1",
+          "--output", out.c_str(), "--threads", "1", nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 600 && !fs::exists(out + "/records.journal"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  return text_of(err);
+}
+
+TEST(Output, OfABatteryThatIsInterruptedSaysInALineHowFarItCame) {
+  EXPECT_THAT(
+      last_words_of_battery("cpu.hla3.*.fp32"),
+      testing::MatchesRegex("attest: interrupted after [0-9]+ of [0-9]+ kernels; --resume goes on\n"));
+  EXPECT_THAT(last_words_of_battery("cpu.hla3.chunk64.fp32"),
+              testing::MatchesRegex("attest: interrupted after [0-9]+ of 15 checks\n"));
+}
+
 class Replay : public testing::Test {
  protected:
   Replay() { fs::create_symlink(fs::absolute(std::getenv("ATTEST_PROGRAM")), folder / "prog ram"); }

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <thread>
 
 #include "fuzz/corpus.hpp"
+#include "fuzz/hunt.hpp"
 #include "tests/cli/program.hpp"
 
 namespace attest {
@@ -371,11 +373,149 @@ TEST(FuzzCommand, InterruptedItEndsWithACompleteReport) {
   const std::string json = (folder / "x.json").string();
   const int status =
       interrupted_hunt(folder, "--kernel cpu.hla2.chunk16.direct.fp32 --time 10m --seed 1 --json " + json);
-  EXPECT_EQ(status, 0) << text_of(folder / "out");
+  EXPECT_EQ(status, 130) << text_of(folder / "out");
   EXPECT_THAT(text_of(folder / "out"), HasSubstr("interrupted"));
   const auto report = nlohmann::json::parse(text_of(json));
   EXPECT_TRUE(report.at("interrupted"));
   EXPECT_GT(report.at("kernels").at(0).at("cases"), 0);
+}
+
+TEST(FuzzCommand, InterruptedAfterAFailureItHasFailed) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(interrupted_hunt(folder, "--kernel mutant.hla2.cross_dropped --time 10m --seed 1"), 1);
+  EXPECT_THAT(text_of(folder / "out"), HasSubstr("interrupted"));
+}
+
+// Cases, cases a second and seconds of a hunt in one folder.
+struct Pace {
+  double cases = 0, rate = 0, seconds = 0;
+};
+Pace pace_of(const std::string& out, const std::filesystem::path& json) {
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(out, found, std::regex(R"((\d+) cases +(\d+)/s)"))) << out;
+  const auto kernel = nlohmann::json::parse(text_of(json)).at("kernels").at(0);
+  return {std::stod(found[1]), std::stod(found[2]), kernel.at("seconds").get<double>()};
+}
+
+TEST(FuzzCommand, TheRateOfAResumedHuntCountsTheCasesOfThisRunAlone) {
+  const TemporaryFolder folder;
+  const std::string hunt =
+      "--kernel cpu.linear.chunk16.fp32 --cases 100000 --seed 1 --output " + (folder / "run").string();
+  const auto json = folder / "run" / "fuzz.json";
+  EXPECT_EQ(interrupted_hunt(folder, hunt), 130);
+  const Pace first = pace_of(text_of(folder / "out"), json);
+  EXPECT_NEAR(first.rate * first.seconds, first.cases, 0.6 * first.seconds + 1);
+  std::filesystem::remove(json);
+  EXPECT_EQ(interrupted_hunt(folder, hunt + " --resume"), 130);
+  std::smatch before;
+  const std::string out = text_of(folder / "out");
+  ASSERT_TRUE(std::regex_search(out, before, std::regex(R"(resumed: (\d+) cases)"))) << out;
+  const Pace second = pace_of(out, json);
+  EXPECT_GT(std::stod(before[1]), 10);
+  EXPECT_NEAR(second.rate * second.seconds, second.cases - std::stod(before[1]), 0.6 * second.seconds + 1);
+}
+
+TEST(FuzzCommand, AKernelThatTakesNoCaseIsNotRun) {
+  const TemporaryFolder folder;
+  const std::string junit = (folder / "x.xml").string();
+  const ProgramRun none = run_attest(folder,
+                                     "fuzz --process 'python3 tests/adapters/plugins/hostile.py "
+                                     "is_unsupported' --cases 5 --seed 1 --workers 1 --junit " +
+                                         junit);
+  EXPECT_EQ(none.exit_code, 77) << none.out << none.err;
+  EXPECT_THAT(none.out, HasSubstr("NOT RUN    mine"));
+  EXPECT_THAT(none.out, HasSubstr("5 of 5, most of all (5): unsupported: "));
+  EXPECT_THAT(text_of(junit), HasSubstr("<skipped"));
+  HuntReport report;
+  report.cases = 4, report.replayed = 1, report.undecided["unsupported"] = 5;
+  EXPECT_EQ(report.verdict(), Verdict::not_run);
+  report.unanswered = 1;
+  EXPECT_EQ(report.verdict(), Verdict::undecided) << "it was at one";
+  report.unanswered = 0, report.undecided = {{"unsupported", 4}, {"no bound", 1}};
+  EXPECT_EQ(report.verdict(), Verdict::undecided) << "it answered one";
+  report.decided = 1;
+  EXPECT_EQ(report.verdict(), Verdict::pass);
+  report.findings.emplace_back();
+  EXPECT_EQ(report.verdict(), Verdict::fail);
+}
+
+TEST(FuzzCommand, MinimiseThatCanAskNothingIsNotRunAndKeepsEverything) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "c");
+  const auto write = [&](const char* name, const std::string& op) {
+    std::ofstream(folder / "c" / name) << "attest.corpus/1\ncheck value\ncase " << op
+                                       << " variant=masked T=2 d=1 dv=1 seed=1\nvalues drawn\nend 0\n";
+  };
+  const std::string thin = "fuzz --minimise --corpus " + (folder / "c").string();
+  write("a.case", "softmax"), write("b.case", "softmax");
+  const ProgramRun none = run_attest(folder, thin);
+  EXPECT_EQ(none.exit_code, 77) << none.err;
+  EXPECT_EQ(none.out,
+            "NOT RUN: 2 of 2 cases cannot be asked, no mutant computes softmax (masked); nothing is removed, "
+            "expected --kernel, --plugin or --process of one that does\n");
+  write("l.case", "linear");
+  const ProgramRun some = run_attest(folder, thin + " --kernel cpu.linear.chunk16.fp32");
+  EXPECT_EQ(some.exit_code, 0) << some.err;
+  EXPECT_THAT(some.err, HasSubstr("2 of 3 cases cannot be asked, no kernel that was named computes softmax"));
+  EXPECT_THAT(some.out, HasSubstr("3 cases kept, 0 removed"));
+}
+
+TEST(FuzzCommand, TheLinesThatItPrintsOfAFindingCanBeSavedAndReplayed) {
+  const TemporaryFolder folder;
+  const std::string out = run_attest(folder, "fuzz --kernel mutant.hla2.decay_late --cases 3 --seed 1").out;
+  const std::size_t begin = out.find("      attest.corpus/1"), end = out.find("    replay: ", begin);
+  ASSERT_LT(begin, end) << out;
+  ASSERT_NE(end, out.npos) << out;
+  EXPECT_THAT(out.substr(end), HasSubstr(" replay --kernel mutant.hla2.decay_late FILE, with these lines"));
+  std::ofstream(folder / "x.case") << out.substr(begin, end - begin);
+  const std::string file = (folder / "x.case").string();
+  EXPECT_EQ(run_attest(folder, "replay --kernel mutant.hla2.decay_late " + file).exit_code, 1);
+  EXPECT_EQ(run_attest(folder, "replay --kernel cpu.hla2.stream.direct.fp32 " + file).exit_code, 0);
+}
+
+TEST(FuzzCommand, ReplaySaysBitForBitOfIntegersAndErrorOverBoundOfValues) {
+  const TemporaryFolder folder;
+  const auto replayed = [&](const std::string& check, const std::string& kernel) {
+    std::ofstream(folder / "x.case") << "attest.corpus/1\ncheck " << check
+                                     << "\ncase hla2 variant=masked T=4 d=2 dv=2 decay=1/2 seed=1\nvalues "
+                                        "drawn\nend 0\n";
+    return run_attest(folder, "replay --kernel " + kernel + ' ' + (folder / "x.case").string()).out;
+  };
+  const std::string right = "cpu.hla2.stream.direct.fp32", wrong = "mutant.hla2.decay_late";
+  EXPECT_THAT(replayed("lattice", right), HasSubstr("x.case  bit for bit"));
+  EXPECT_THAT(replayed("lattice", wrong), HasSubstr("x.case  not bit for bit  "));
+  EXPECT_THAT(replayed("value", right), HasSubstr("x.case  error/bound 0."));
+  EXPECT_THAT(replayed("value", wrong), HasSubstr("x.case  error/bound "));
+}
+
+TEST(FuzzCommand, OfKernelsThatAreNotThereItNamesThoseOfTheDoorAndTheOptionsThatWereGiven) {
+  const TemporaryFolder folder;
+  const std::string door = "--process 'python3 tests/adapters/plugins/hostile.py correct' ";
+  for (const std::string command : {"fuzz --cases 1 ", "check ", "check --battery "}) {
+    const ProgramRun run = run_attest(folder, command + door + "--kernel lin_left");
+    EXPECT_EQ(run.exit_code, 2) << command;
+    EXPECT_THAT(run.err, HasSubstr("no kernel matches --kernel \"lin_left\", expected of --plugin and "
+                                   "--process \"mine\", or globs"));
+    EXPECT_EQ(lines_of(run.err), 1u) << run.err;
+    const ProgramRun other = run_attest(folder, command + "--kernel 'cpu.*' --operator none");
+    EXPECT_THAT(other.err,
+                HasSubstr("no kernel matches --kernel \"cpu.*\" --operator \"none\", expected globs"));
+  }
+}
+
+TEST(FuzzCommand, ItsFindingsAreNoRecordsToCompareAndHaveTwoFormsToReport) {
+  const TemporaryFolder folder;
+  const std::string json = (folder / "x.json").string(), records = "reports/baseline/check_small.jsonl";
+  run_attest(folder, "fuzz --kernel cpu.linear.chunk16.fp32 --cases 1 --seed 1 --json " + json);
+  for (const std::string& pair : {json + ' ' + records, records + ' ' + json}) {
+    const ProgramRun compared = run_attest(folder, "compare " + pair);
+    EXPECT_EQ(compared.exit_code, 2);
+    EXPECT_THAT(compared.err,
+                HasSubstr("x.json\": the findings of attest fuzz, which have no cases to compare"));
+  }
+  EXPECT_THAT(run_attest(folder, "report " + json).err, HasSubstr("expected one of --html, --junit, or"));
+  EXPECT_THAT(run_attest(folder, "report " + records).err,
+              HasSubstr("expected one of --html, --markdown, --junit, --csv, --sarif, or"));
 }
 
 // A second signal ends it at once, or finds it gone: in either case without what it had begun to write.
