@@ -212,7 +212,8 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
 TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
   const TemporaryFolder folder;
   const std::string json = (folder / "x.json").string();
-  run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 15 --seed 3 --json " + json);
+  const std::string out =
+      run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 15 --seed 3 --json " + json).out;
   const auto finding = nlohmann::json::parse(text_of(json)).at("kernels").at(0).at("findings").at(0);
   std::ofstream(folder / "replay.sh") << finding.at("replay").get<std::string>() << '\n';
   const std::string line = "bash " + (folder / "replay.sh").string() + " >" + (folder / "out").string();
@@ -220,6 +221,16 @@ TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_THAT(text_of(folder / "out"), HasSubstr("FAIL       mutant.hla2.cross_dropped"));
   EXPECT_THAT(text_of(folder / "out"), HasSubstr(finding.at("reason").get<std::string>()));
+  // And the lines on the terminal, saved as they are.
+  const std::size_t begin = out.find("      attest.corpus/1"), end = out.find("    replay: ", begin);
+  ASSERT_LT(begin, end) << out;
+  ASSERT_NE(end, out.npos) << out;
+  EXPECT_THAT(out.substr(end),
+              HasSubstr(" replay --kernel mutant.hla2.cross_dropped FILE, with these lines"));
+  std::ofstream(folder / "x.case") << out.substr(begin, end - begin);
+  const std::string file = (folder / "x.case").string();
+  EXPECT_EQ(run_attest(folder, "replay --kernel mutant.hla2.cross_dropped " + file).exit_code, 1);
+  EXPECT_EQ(run_attest(folder, "replay --kernel cpu.hla2.chunk16.direct.fp32 " + file).exit_code, 0);
 }
 
 // A disk without room, played by a limit of the size of files in KiB. What is printed goes through a pipe.
@@ -356,12 +367,12 @@ TEST(FuzzCommand, MinimiseEscapesTheNamesOfWhatItRemoves) {
   EXPECT_THAT(thin.out, HasSubstr("b\\x1b[31m.case\n"));
 }
 
-// The exit status of a hunt that is interrupted after two seconds: the shell sends the signal and hands the status on. Its
+// The exit status of a hunt that is interrupted after so many seconds: the shell sends the signal and hands the status on. Its
 // output is the file `out`.
-int interrupted_hunt(const TemporaryFolder& folder, const std::string& arguments) {
+int interrupted_hunt(const TemporaryFolder& folder, const std::string& arguments, int seconds = 2) {
   std::ofstream(folder / "hunt.sh") << std::getenv("ATTEST_PROGRAM") << " fuzz " << arguments << " >"
-                                    << (folder / "out").string()
-                                    << " 2>&1 & p=$!; sleep 2; kill -INT $p; wait $p\n";
+                                    << (folder / "out").string() << " 2>&1 & p=$!; sleep " << seconds
+                                    << "; kill -INT $p; wait $p\n";
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(("bash " + (folder / "hunt.sh").string()).c_str());
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
@@ -402,11 +413,11 @@ TEST(FuzzCommand, TheRateOfAResumedHuntCountsTheCasesOfThisRunAlone) {
   const std::string hunt =
       "--kernel cpu.linear.chunk16.fp32 --cases 100000 --seed 1 --output " + (folder / "run").string();
   const auto json = folder / "run" / "fuzz.json";
-  EXPECT_EQ(interrupted_hunt(folder, hunt), 130);
+  EXPECT_EQ(interrupted_hunt(folder, hunt, 1), 130);
   const Pace first = pace_of(text_of(folder / "out"), json);
   EXPECT_NEAR(first.rate * first.seconds, first.cases, 0.6 * first.seconds + 1);
   std::filesystem::remove(json);
-  EXPECT_EQ(interrupted_hunt(folder, hunt + " --resume"), 130);
+  EXPECT_EQ(interrupted_hunt(folder, hunt + " --resume", 1), 130);
   std::smatch before;
   const std::string out = text_of(folder / "out");
   ASSERT_TRUE(std::regex_search(out, before, std::regex(R"(resumed: (\d+) cases)"))) << out;
@@ -460,19 +471,6 @@ TEST(FuzzCommand, MinimiseThatCanAskNothingIsNotRunAndKeepsEverything) {
   EXPECT_THAT(some.out, HasSubstr("3 cases kept, 0 removed"));
 }
 
-TEST(FuzzCommand, TheLinesThatItPrintsOfAFindingCanBeSavedAndReplayed) {
-  const TemporaryFolder folder;
-  const std::string out = run_attest(folder, "fuzz --kernel mutant.hla2.decay_late --cases 3 --seed 1").out;
-  const std::size_t begin = out.find("      attest.corpus/1"), end = out.find("    replay: ", begin);
-  ASSERT_LT(begin, end) << out;
-  ASSERT_NE(end, out.npos) << out;
-  EXPECT_THAT(out.substr(end), HasSubstr(" replay --kernel mutant.hla2.decay_late FILE, with these lines"));
-  std::ofstream(folder / "x.case") << out.substr(begin, end - begin);
-  const std::string file = (folder / "x.case").string();
-  EXPECT_EQ(run_attest(folder, "replay --kernel mutant.hla2.decay_late " + file).exit_code, 1);
-  EXPECT_EQ(run_attest(folder, "replay --kernel cpu.hla2.stream.direct.fp32 " + file).exit_code, 0);
-}
-
 TEST(FuzzCommand, ReplaySaysBitForBitOfIntegersAndErrorOverBoundOfValues) {
   const TemporaryFolder folder;
   const auto replayed = [&](const std::string& check, const std::string& kernel) {
@@ -481,7 +479,7 @@ TEST(FuzzCommand, ReplaySaysBitForBitOfIntegersAndErrorOverBoundOfValues) {
                                         "drawn\nend 0\n";
     return run_attest(folder, "replay --kernel " + kernel + ' ' + (folder / "x.case").string()).out;
   };
-  const std::string right = "cpu.hla2.stream.direct.fp32", wrong = "mutant.hla2.decay_late";
+  const std::string right = "cpu.hla2.stream.direct.fp32", wrong = "mutant.hla2.cross_dropped";
   EXPECT_THAT(replayed("lattice", right), HasSubstr("x.case  bit for bit"));
   EXPECT_THAT(replayed("lattice", wrong), HasSubstr("x.case  not bit for bit  "));
   EXPECT_THAT(replayed("value", right), HasSubstr("x.case  error/bound 0."));
