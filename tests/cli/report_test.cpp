@@ -100,7 +100,7 @@ TEST_F(Made, RecordsOfSeveralFilesAreMerged) {
 
 TEST_F(Made, RecordsAreRefusedInOneLine) {
   const std::pair<std::string, const char*> commands[] = {
-      {"report " + made, "no form is given, expected --html"},
+      {"report " + made, "no form is given, expected one of --html"},
       {"report " + made + " --output " + made + ".pdf", "the endings .html .md .xml .csv .sarif"},
       {"report " + made + " --csv --junit", "at most 1"},
       {"report --csv", "RECORDS"},
