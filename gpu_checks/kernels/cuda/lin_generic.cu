@@ -15,7 +15,9 @@ __device__ inline int64_t index_in(const Moment& m, const Lin& lin, int64_t slot
       m.transposed ? static_cast<int64_t>(column) * rows + row : static_cast<int64_t>(row) * width + column;
   return slot * rows * columns + in_matrix;
 }
-__device__ inline float read_moment(const Moment& m, const Lin& lin, int64_t slot, int row, int column) {
+// Not inlined: 64 copies of it, in one kernel, took the compiler 48 s, of its 50.
+__device__ __noinline__ float read_moment(const Moment& m, const Lin& lin, int64_t slot, int row,
+                                          int column) {
   Moment read = m;
   if (is<Mutant::state_transposed> && lin.key_dim == lin.value_dim) read.transposed = !m.transposed;
   return m.data ? load(m.data, index_in(read, lin, slot, row, column), m.type) : 0.f;
