@@ -376,7 +376,6 @@ TEST(Process, EveryKindOfMisconductIsAVerdictWithTheLastWordsOfTheChild) {
       {"closes_its_output", fail, "closed its connection without ending"},
       {"leaves_a_grandchild", fail, "ended itself with exit code 4"},
       {"raises", fail, "IndexError: list index out of range"},
-      {"writes_of_a_crash", fail, "wrote to a socket that is not its own: it slept"},
       {"fails", fail, "says that it failed: out of\\x0amemory"},
       {"is_unsupported", Verdict::not_run, "only on Sundays"},
       {"answers_garbage", fail, "answered with what is no JSON object: \"\\x1b[31m{not json\""},
