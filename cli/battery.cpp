@@ -275,9 +275,8 @@ int check_battery(const BatteryArguments& arguments, const Run& described, const
   if (!arguments.output.empty()) write_records(arguments.output, run, records);
   if (!arguments.json.empty())
     write_file_atomically(arguments.json, in_json(records, seed, arguments.effort).dump(1) + "\n");
-  if (counts[Verdict::fail] > 0) return exit_failed;
-  if (counts[Verdict::suspect] + counts[Verdict::undecided] > 0) return exit_undecided;
-  return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;
+  return exit_of(counts[Verdict::pass], counts[Verdict::fail],
+                 counts[Verdict::undecided] + counts[Verdict::suspect]);
 }
 
 int check_mutants(const BatteryArguments& arguments, const std::string& version) {

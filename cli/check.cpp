@@ -392,9 +392,7 @@ class Outputs {
       std::cout << "records: " << (*folder_ / "records.jsonl").string()
                 << "\npage:    " << (*folder_ / "index.html").string() << '\n';
     }
-    if (counts_.fail > 0) return exit_failed;
-    if (counts_.suspect + counts_.undecided > 0) return exit_undecided;
-    return counts_.pass > 0 ? exit_passed : exit_nothing_ran;
+    return exit_of(counts_.pass, counts_.fail, counts_.suspect + counts_.undecided);
   }
 
  private:

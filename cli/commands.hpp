@@ -2,6 +2,7 @@
 // chosen, which sets exit_code. BadInput may be thrown anywhere. Exit codes mean the same in every subcommand.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 
 namespace attest {
 
@@ -14,6 +15,14 @@ enum ExitCode {
   exit_nothing_ran = 77,
   exit_interrupted = 130  // as a shell says it of what Ctrl-C has ended
 };
+
+// Of so many cases, kernels or checks; undecided: or suspect.
+inline ExitCode exit_of(std::int64_t passed, std::int64_t failed, std::int64_t undecided) {
+  return failed > 0      ? exit_failed
+         : undecided > 0 ? exit_undecided
+         : passed > 0    ? exit_passed
+                         : exit_nothing_ran;
+}
 
 inline constexpr const char* exit_codes =
     "Exit codes: 0 all passed, 1 something failed, 2 usage or bad input, 3 undecided or suspect and none "

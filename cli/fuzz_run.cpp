@@ -51,14 +51,11 @@ void stop_on_signals() {
   }
 }
 
-int exit_of(const std::vector<HuntReport>& reports) {
+int exit_of_hunts(const std::vector<HuntReport>& reports) {
   std::map<Verdict, Index> counts;
   for (const HuntReport& r : reports) ++counts[r.verdict()];
-  return counts[Verdict::fail] > 0        ? exit_failed
-         : interrupted                    ? exit_interrupted
-         : counts[Verdict::pass] > 0      ? exit_passed
-         : counts[Verdict::undecided] > 0 ? exit_undecided
-                                          : exit_nothing_ran;
+  const ExitCode code = exit_of(counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::undecided]);
+  return interrupted && code != exit_failed ? exit_interrupted : code;
 }
 
 // Of two results of one name the first would be gone.
@@ -121,7 +118,7 @@ class FuzzRun {
     hunt_all();
     ranks_.dismiss();
     finish();
-    if (not_written_.empty()) return exit_of(reports_);
+    if (not_written_.empty()) return exit_of_hunts(reports_);
     const auto others = std::ssize(not_written_) - 1;
     throw BadInput(not_written_[0] + (others > 0 ? fmt::format(" (and {} more)", others) : ""));
   }

@@ -64,9 +64,7 @@ int merge_records(const std::vector<fs::path>& paths, const std::string& output)
   const End& e = joined.end;
   std::cout << fmt::format("{} shards, {} cases: {} pass, {} fail, {} suspect, {} undecided, {} not run\n",
                            paths.size(), e.cases, e.pass, e.fail, e.suspect, e.undecided, e.not_run);
-  if (e.fail > 0) return exit_failed;
-  if (e.suspect + e.undecided > 0) return exit_undecided;
-  return e.pass > 0 ? exit_passed : exit_nothing_ran;
+  return exit_of(e.pass, e.fail, e.suspect + e.undecided);
 }
 
 bool decided(const Json& claim) {
@@ -120,10 +118,7 @@ int merge_hunts(const std::vector<fs::path>& paths, const std::string& output) {
                                finding["duplicates"].get<Index>());
   }
   std::cout << fmt::format("{} shards, {} cases: {} causes of failure\n", paths.size(), cases, causes);
-  return counts[Verdict::fail] > 0        ? exit_failed
-         : counts[Verdict::pass] > 0      ? exit_passed
-         : counts[Verdict::undecided] > 0 ? exit_undecided
-                                          : exit_nothing_ran;
+  return exit_of(counts[Verdict::pass], counts[Verdict::fail], counts[Verdict::undecided]);
 }
 
 int merge(const MergeArguments& arguments) {

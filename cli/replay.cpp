@@ -77,9 +77,8 @@ int run_replay(const ReplayArguments& arguments, const DoorOptions& doors) {
                                printable(std::filesystem::path(one.file).filename().string(), 200),
                                measure_words(one.input, answer), answer.outcome.reason);
     }
-  if (counts[Verdict::fail] > 0) return exit_failed;
-  if (counts[Verdict::undecided] + counts[Verdict::suspect] > 0) return exit_undecided;
-  return counts[Verdict::pass] > 0 ? exit_passed : exit_nothing_ran;
+  return exit_of(counts[Verdict::pass], counts[Verdict::fail],
+                 counts[Verdict::undecided] + counts[Verdict::suspect]);
 }
 
 }  // namespace
