@@ -43,25 +43,32 @@ def gated_chunks(q, k, v, g, scale, fade_values):
     return {"o": o, "final_state.S": states}
 
 
+def chunks_of(fields, states):
+    """The chunks of every head of q, k, v, g, beta: where o goes, the state, q, k, v, beta, sums of gates, decays between tokens."""
+    for (b, h), (Q, K, V, gates, betas) in heads_of(fields):
+        for begin in range(0, len(Q), CHUNK):
+            rows = slice(begin, begin + CHUNK)
+            G = np.cumsum(gates[rows], dtype=np.float32) * np.float32(np.log2(np.e))
+            yield (b, rows, h), states[b, h], Q[rows], K[rows], V[rows], betas[rows, None], G, np.exp2(np.minimum(G[:, None] - G, 0))
+
+
+def states_from(initial, k, v):
+    return np.zeros((v.shape[0], v.shape[2], k.shape[3], v.shape[3]), np.float32) if initial is None else np.array(initial)
+
+
 def delta_chunks(q, k, v, g, beta, scale, initial, fade_values):
     half = lambda x: np.float32(np.float16(x))
     o = np.zeros(v.shape, np.float16)
-    states = np.zeros((v.shape[0], v.shape[2], k.shape[3], v.shape[3]), np.float32) if initial is None else np.array(initial)
-    for (b, h), (Q, K, V, gates, betas) in heads_of([q, k, v, g, beta]):
-        S = states[b, h]
-        for begin in range(0, len(Q), CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            Qc, Kc, Vc, B = Q[rows], K[rows], V[rows], betas[rows, None]
-            G = np.cumsum(gates[rows], dtype=np.float32) * np.float32(np.log2(np.e))
-            decay = np.exp2(np.minimum(G[:, None] - G, 0))
-            inverse = half(np.linalg.inv(np.eye(len(Kc)) + np.tril(B * (Kc @ Kc.T) * decay, -1)))
-            state = half(S)
-            new = inverse @ half(B * Vc)
-            new = half(new) - half(inverse @ half(B * Kc * np.exp2(G)[:, None])) @ state
-            o[b, rows, h] = scale * ((Qc @ state) * np.exp2(G)[:, None] + half(np.tril((Qc @ Kc.T) * decay)) @ half(new))
-            fade = np.exp2(G[-1] - G)[:, None]
-            added = Kc.T @ half(new * fade) if fade_values else half(Kc * fade).T @ half(new)
-            S[:] = np.exp2(G[-1]) * S + added
+    states = states_from(initial, k, v)
+    for at, S, Qc, Kc, Vc, B, G, decay in chunks_of([q, k, v, g, beta], states):
+        inverse = half(np.linalg.inv(np.eye(len(Kc)) + np.tril(B * (Kc @ Kc.T) * decay, -1)))
+        state = half(S)
+        new = inverse @ half(B * Vc)
+        new = half(new) - half(inverse @ half(B * Kc * np.exp2(G)[:, None])) @ state
+        o[at] = scale * ((Qc @ state) * np.exp2(G)[:, None] + half(np.tril((Qc @ Kc.T) * decay)) @ half(new))
+        fade = np.exp2(G[-1] - G)[:, None]
+        added = Kc.T @ half(new * fade) if fade_values else half(Kc * fade).T @ half(new)
+        S[:] = np.exp2(G[-1]) * S + added
     return {"o": o, "final_state.S": states}
 
 
@@ -95,18 +102,12 @@ def joined_inverse(lower, operand):
 
 def delta_fp32(q, k, v, g, beta, scale, initial, operand):
     o = np.zeros(v.shape, np.float32)
-    states = np.zeros((v.shape[0], v.shape[2], k.shape[3], v.shape[3]), np.float32) if initial is None else np.array(initial)
-    for (b, h), (Q, K, V, gates, betas) in heads_of([q, k, v, g, beta]):
-        S = states[b, h]
-        for begin in range(0, len(Q), CHUNK):
-            rows = slice(begin, begin + CHUNK)
-            Qc, Kc, Vc, B = Q[rows], K[rows], V[rows], betas[rows, None]
-            G = np.cumsum(gates[rows], dtype=np.float32) * np.float32(np.log2(np.e))
-            decay = np.exp2(np.minimum(G[:, None] - G, 0))
-            inverse = joined_inverse(np.tril(B * (Kc @ Kc.T) * decay, -1), operand)
-            new = inverse @ (B * Vc) - (inverse @ (B * Kc * np.exp2(G)[:, None])) @ S
-            o[b, rows, h] = scale * ((Qc @ S) * np.exp2(G)[:, None] + np.tril((Qc @ Kc.T) * decay) @ new)
-            S[:] = np.exp2(G[-1]) * S + (Kc * np.exp2(G[-1] - G)[:, None]).T @ new
+    states = states_from(initial, k, v)
+    for at, S, Qc, Kc, Vc, B, G, decay in chunks_of([q, k, v, g, beta], states):
+        inverse = joined_inverse(np.tril(B * (Kc @ Kc.T) * decay, -1), operand)
+        new = inverse @ (B * Vc) - (inverse @ (B * Kc * np.exp2(G)[:, None])) @ S
+        o[at] = scale * ((Qc @ S) * np.exp2(G)[:, None] + np.tril((Qc @ Kc.T) * decay) @ new)
+        S[:] = np.exp2(G[-1]) * S + (Kc * np.exp2(G[-1] - G)[:, None]).T @ new
     return {"o": o, "final_state.S": states}
 
 
