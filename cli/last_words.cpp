@@ -47,14 +47,7 @@ void speak_and_raise(int number) {
 
 LastWords::LastWords(Index all, const char* things, const char* then) {
   finished = 0, total = all, of_what = things, afterwards = then, terminal = isatty(STDERR_FILENO) != 0;
-  for (const int number : signals) {
-    struct sigaction before {};
-    if (sigaction(number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
-    struct sigaction action {};
-    action.sa_handler = speak_and_raise;
-    sigfillset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-  }
+  for (const int number : signals) unless_ignored(number, speak_and_raise);
 }
 
 LastWords::~LastWords() {

@@ -33,14 +33,16 @@ void remove_temporaries_on_signals() {
   for (const int number : signals) remove_temporaries_on(number);
 }
 
-void remove_temporaries_on(int number) {
+void unless_ignored(int number, void (*handler)(int)) {
   struct sigaction before {};
   if (sigaction(number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) return;
   struct sigaction action {};
-  action.sa_handler = remove_and_raise;
+  action.sa_handler = handler;
   sigfillset(&action.sa_mask);
   sigaction(number, &action, nullptr);
 }
+
+void remove_temporaries_on(int number) { unless_ignored(number, remove_and_raise); }
 
 Temporary::Temporary(const std::filesystem::path& path) {
   const std::string& text = path.native();

@@ -13,6 +13,8 @@ namespace attest {
 void remove_temporaries_on_signals();
 // One signal, from a handler of it too.
 void remove_temporaries_on(int number);
+// Any handler of a signal, all others held meanwhile, unless the program was started with it ignored.
+void unless_ignored(int number, void (*handler)(int));
 
 // While it lives, a signal removes `path`. Beyond 64 at a time, or 4095 bytes, a path is not remembered.
 class Temporary {
