@@ -46,6 +46,11 @@ struct AnyAssociation : Base {
     }
     return token;
   }
+  // A stream makes no product of transitions, which may overflow where the state does not.
+  static Segment append(Segment prefix, const Head<Running>& head, Index t) {
+    prefix.phi = Base::template identity<Running>(head.dims()).phi;
+    return Base::combine(prefix, token(head, t));
+  }
 
  private:
   static Matrix<Running>& written_by(Segment& token) {

@@ -29,6 +29,7 @@ class StateArithmetic : public Arithmetic<Running> {
           error += std::abs(x.value) * y.error + x.error * (std::abs(y.value) + y.error);
         }
         result(i, j) = {value, error + gamma * size};
+        Running::working().note(size);
         if (!block_lost_.empty()) result(i, j).widen(block_lost_[static_cast<std::size_t>(i)]);
       }
     return result;
@@ -51,7 +52,9 @@ class StateArithmetic : public Arithmetic<Running> {
   }
   Matrix<Running> inverse(std::string_view label, const Matrix<Running>& n) override {
     if (units_.contract.inverse == InverseMethod::powers) undecided = "no bound: inverse=powers";
-    const WorkingScope scope({units_.sum, units_.eta, Running::working().exp_units, true});
+    Running::Working working = Running::working();
+    working.u = units_.sum;
+    const WorkingScope scope(working);
     Matrix<Running> inverse = Arithmetic<Running>::inverse(label, n);
     const double lost = std::max({units_.eta, units_.contract.product.smallest_subnormal(),
                                   units_.contract.intermediate.smallest_subnormal()});
@@ -179,8 +182,8 @@ StateBound bound_of_form(const Operator& op, const Head<double>& head, const Eva
                          const Contract& contract) {
   const Units units(contract);
   const double u = std::max(units.step, units.sum);
-  const WorkingScope scope(
-      {u, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / u + 1, true});
+  const WorkingScope scope({u, units.eta, 2 * contract.exp_ulp * contract.gate_sum.unit_roundoff() / u + 1,
+                            true, contract.accumulate.max_finite() / 2});
   StateArithmetic arithmetic(units, head);
   const Evaluator<Running>& evaluator = op;
   const bool any_step = op.declaration().beta && how.form == Form::stream;
@@ -200,8 +203,9 @@ StateBound bound_of_form(const Operator& op, const Head<double>& head, const Eva
     }
   bound.undecided = arithmetic.undecided;
   // Between the products, where nothing is stored: what a token writes before beta or a gate makes it small.
-  if (!(largest(head.k) * largest(head.v) <= contract.accumulate.max_finite() / 2))
-    bound.undecided = "range: k v^T may overflow";
+  Running::working().note(largest(head.k) * largest(head.v));
+  if (Running::working().exceeded) bound.undecided = "range: a product or sum on the way may overflow";
+  if (!is_finite(head)) bound.undecided = "no error model: an input is not finite";
   return bound;
 }
 

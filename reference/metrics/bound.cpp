@@ -39,15 +39,6 @@ ErrorModel of_rows(ErrorModel model, const RowSet& wanted) {
   return model;
 }
 
-bool is_finite(const Head<double>& head) {
-  const auto finite = [](const auto& matrix) {
-    return std::all_of(matrix.data(), matrix.data() + matrix.size(),
-                       [](double x) { return std::isfinite(x); });
-  };
-  return finite(head.q) && finite(head.k) && finite(head.v) && finite(head.alpha) && finite(head.beta) &&
-         finite(head.level_scales);
-}
-
 // One exponent of room: the kernel's own value is not the exact one.
 void check_range(const char* what, const Format& format, double size, ErrorModel& model) {
   if (!model.undecided && !(size <= format.max_finite() / 2))
@@ -235,6 +226,17 @@ ErrorModel larger(ErrorModel a, const ErrorModel& b) {
 }
 
 }  // namespace
+
+bool is_finite(const Head<double>& head) {
+  const auto finite = [](const auto& entries) {
+    return std::all_of(entries.data(), entries.data() + entries.size(),
+                       [](double x) { return std::isfinite(x); });
+  };
+  for (const auto& [name, moments] : head.initial.moments)
+    if (!std::ranges::all_of(moments, finite)) return false;
+  return finite(head.q) && finite(head.k) && finite(head.v) && finite(head.alpha) && finite(head.beta) &&
+         finite(head.level_scales);
+}
 
 ErrorModel first_order_model(const Operator& op, const Head<double>& head, const Evaluation& how,
                              const Contract& contract, bool rounds_output, bool scaled,

@@ -12,6 +12,9 @@
 
 namespace attest {
 
+// Every input, the state before the first token too.
+bool is_finite(const Head<double>& head);
+
 // What stands around the form on a head: the division at its end, and a scale on q at its beginning (q is given scaled).
 struct Normaliser {
   bool divide = false;

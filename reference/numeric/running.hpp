@@ -7,6 +7,8 @@
 // With Working::any_order a sum remembers its terms x_1 .. x_n until it is multiplied, stored (widen) or read into one that
 // is: e = sum of e_i + gamma_(n-1) sum of (|x_i| + e_i), the bound of every order and tree of additions (section 4.2), for
 // n = 2 that of the one addition.
+// What may come to more than Working::most on the way, in any order, is noted: it overflows, and a later factor of 0 makes a
+// NaN of it, which no error tells.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -23,11 +25,14 @@ class Running {
   explicit Running(double constant) : value(constant) {}
   Running(double v, double e) : value(v), error(e) {}
 
-  // Unit roundoff and smallest subnormal of the working precision, the error of its exponential in units of u, and whether
-  // sums may be made in any order.
+  // Unit roundoff and smallest subnormal of the working precision, the error of its exponential in units of u, whether sums
+  // may be made in any order, and what must not be exceeded.
   struct Working {
     double u = 0, eta = 0, exp_units = 0;
     bool any_order = false;
+    double most = std::numeric_limits<double>::infinity();
+    bool exceeded = false;
+    void note(double size) { exceeded = exceeded || !(size <= most); }
   };
   static Working& working() {
     thread_local Working current;
@@ -93,12 +98,16 @@ class Running {
   Terms terms() const { return terms_.count > 0 ? terms_ : Terms{error, std::abs(value) + error, 1}; }
   bool is(double constant) const { return value == constant && error == 0; }
   static Running sum(double value, double before) {
-    return {value, before + working().u * (std::abs(value) + before)};
+    Working& w = working();
+    const double size = std::abs(value) + before;
+    w.note(size);
+    return {value, before + w.u * size};
   }
   static Running any_order(const Running& a, const Running& b) {
     const Terms x = a.terms(), y = b.terms();
     const Terms all{x.error + y.error, x.size + y.size, x.count + y.count};
     Running result = sum(a.value + b.value, all.error);
+    working().note(all.size);
     if (all.count > 2) {
       const double rounding = (all.count - 1) * working().u;
       result.error = rounding < 0.5 ? all.error + rounding / (1 - rounding) * all.size
@@ -111,13 +120,16 @@ class Running {
   Terms terms_;
 };
 
-// Holds the working precision of Running while it lives.
+// Holds the working precision of Running while it lives. What was exceeded within is so without.
 class WorkingScope {
  public:
   explicit WorkingScope(const Running::Working& working) : saved_(Running::working()) {
     Running::working() = working;
   }
-  ~WorkingScope() { Running::working() = saved_; }
+  ~WorkingScope() {
+    saved_.exceeded = saved_.exceeded || Running::working().exceeded;
+    Running::working() = saved_;
+  }
   WorkingScope(const WorkingScope&) = delete;
   WorkingScope& operator=(const WorkingScope&) = delete;
 

@@ -175,6 +175,43 @@ TEST(FalseAlarms, NoneForValuesThatAreScaledBeforeTheInverse) {
   }
 }
 
+// k = 256 with beta = 1 makes a transition of -65535 and of nine tokens more than fp32 holds, and NaN of a state of 0: in a scan
+// and between the chunks of one, not in a stream, which multiplies the state alone. (Found by hunting on right kernels.)
+TEST(FalseAlarms, NoneWhereAProductOfTransitionsOverflows) {
+  const auto head_of_tokens = [](Index tokens, double value) {
+    Head<double> head;
+    head.q = head.k = head.v = zeros<double>(tokens, 1);
+    for (Index t = 0; t < tokens; ++t) head.k(t, 0) = 256, head.v(t, 0) = value;
+    head.beta.assign(static_cast<std::size_t>(tokens), 1);
+    return head;
+  };
+  const Operator& op = operator_named("delta", "masked");
+  const Head<double> few = head_of_tokens(1, 0), many = head_of_tokens(9, 0);
+  for (const Evaluation& how :
+       {Evaluation{Form::scan, 0, {}}, Evaluation{Form::chunk, 16, {}}, Evaluation{Form::stream, 0, {}}}) {
+    const bool overflows = how.form != Form::stream;
+    EXPECT_TRUE(state_bound(op, few, how, Contract{}).undecided.empty());
+    EXPECT_EQ(state_bound(op, many, how, Contract{}).undecided.starts_with("range"), overflows);
+    EXPECT_EQ(error_model(op, few, how, Contract{}).reason, "");
+    EXPECT_EQ(error_model(op, many, how, Contract{}).undecided, overflows);
+  }
+}
+
+// A state of 2^138 is infinite in fp32, and no number where a decay of 0 meets it.
+TEST(FalseAlarms, NoneForAStateThatIsInfiniteInItsFormat) {
+  Head<double> head;
+  head.q = head.k = head.v = zeros<double>(1, 1);
+  head.decay = 0;
+  const Operator& op = operator_named("hla2", "masked");
+  for (const double state : {1.0, std::numeric_limits<double>::infinity()}) {
+    for (const char* name : {"S", "C", "m", "G", "h"}) head.initial.moments[name] = {zeros<double>(1, 1)};
+    head.initial.moments["S"][0](0, 0) = state;
+    const bool finite = std::isfinite(state);
+    EXPECT_EQ(state_bound(op, head, {Form::stream, 0, {}}, Contract{}).undecided.empty(), finite);
+    EXPECT_EQ(error_model(op, head, {Form::stream, 0, {}}, Contract{}).undecided, !finite);
+  }
+}
+
 TEST(FalseAlarms, ThatOnceHappenedDoNotHappenAgain) {
   for (const std::uint64_t seed : {5453, 9227, 700191, 800640, 7000545}) {
     const Ran ran = run_seed(seed);

@@ -64,6 +64,25 @@ TEST(Running, KeepsToOneRoundingWhereThereIsOne) {
   EXPECT_EQ((Running(1) * (a + b)).error, (a + b).error);
 }
 
+// What overflows on the way is 0 after a factor of 0, and NaN in the format: that it happened is noted, in scopes within too.
+TEST(Running, NotesWhatMayOverflowOnTheWay) {
+  const auto noted = [](auto&& compute) {
+    const WorkingScope scope({0x1p-24, 0, 0, true, fp32.max_finite() / 2});
+    compute();
+    return Running::working().exceeded;
+  };
+  const Running large(0x1p+70), half(0x1p+126);
+  EXPECT_FALSE(noted([&] { (void)(large * Running(0x1p+50)); }));
+  EXPECT_TRUE(noted([&] { EXPECT_EQ((large * large * Running(0)).error, 0); }));
+  EXPECT_FALSE(noted([&] { (void)(half - Running(3)); }));
+  EXPECT_TRUE(noted([&] { (void)(half + half - half); }));
+  EXPECT_TRUE(noted([&] { (void)(half - half + Running(3)); }));  // in another order
+  EXPECT_TRUE(noted([&] {
+    const WorkingScope within(Running::working());
+    (void)(large * large);
+  }));
+}
+
 // A number that was stored is one term of what comes after.
 TEST(Running, ForgetsTheTermsOfWhatIsStoredOrMultiplied) {
   const WorkingScope scope({0x1p-24, 0, 0, true});

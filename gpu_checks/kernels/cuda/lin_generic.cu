@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll
   for (int i = 0; i < rows_of_warp; ++i) {
     const int row = warp * rows_of_warp + i;
-    const bool inside = column < columns && row < lin.key_dim;
+    const bool inside = place.size > 0 && column < columns && row < lin.key_dim;  // nothing made other states
     if (with_output)
       state[i] = inside ? state_memory[row] : 0.f;
     else  // the first segment goes on from the initial state

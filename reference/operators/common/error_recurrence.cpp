@@ -244,6 +244,7 @@ class Recurrent {
 
   // Whatever is added up on the way, by sizes: k k^T, phi S, k v^T, q S and its part of the output.
   void partial_ranges(double state, ErrorSum& sum) const {
+    sum.range("a product of transitions", units.contract.accumulate, combined);
     double phi = 1, injected = 0, query = 1, level = 1;
     for (Index t = 0; t < n; ++t) {
       const double key = k.row(t).cwiseAbs().maxCoeff(), most_beta = std::max(1.0, std::abs(beta(t)));
@@ -267,6 +268,7 @@ class Recurrent {
   std::vector<Phi> phis;
   std::vector<Cover> covers;  // exact, before token t
   std::vector<Event> carried, arithmetic;
+  double combined = 0;  // of the scan: the largest sum of sizes in Phi_B Phi_A and Phi_B S_A
 
  private:
   void add(Norm p, const Event& event, const Array& y, Array& total) const {
@@ -368,6 +370,8 @@ class Scan {
     const Index at = b.last;
     Segment result{a.first, at, r_.delta ? Phi(b.phi * a.phi) : Phi(b.phi * a.phi),
                    r_.applied(b.phi, a.blocks)};
+    note_sizes(b.phi, a.phi);
+    for (const Block& block : a.blocks) note_sizes(b.phi, block.state);
     if (seen_first < seen_last) {
       for (const Block& block : a.blocks)
         r_.arithmetic_event(at, seen_first, seen_last, block.start, r_.apply_error(b.phi, block.state));
@@ -388,6 +392,11 @@ class Scan {
       if (carry) r_.carry_events(at, seen_first, seen_last, result.blocks, carried_before(a, b));
     }
     return result;
+  }
+  void note_sizes(const Phi& phi, const Array& x) {
+    const double most = r_.delta ? Array(phi.cwiseAbs() * x.cwiseAbs()).maxCoeff()
+                                 : std::abs(phi(0, 0)) * x.cwiseAbs().maxCoeff();
+    r_.combined = Recurrent::larger(r_.combined, most);
   }
   // The blocks of both parts that were carried (those of single tokens were not) and come through as they
   // are: the later part's always, the earlier one's where the later transition keeps them.
