@@ -101,8 +101,8 @@ void add_fuzz(CLI::App& app, int& exit_code) {
             "the hunt: a seed of its own and its share of --cases, or all of --time; the same corpus first");
   add_whole_number(
       command, "--batch", arguments->batch, 1, 1 << 20,
-      "cases drawn before the first of them is answered; the same --batch finds the same, whatever the "
-      "number of threads and ranks (16; for many ranks 64 a rank)");
+      "cases drawn at a time, while those before them are asked; the same --batch finds the same, whatever "
+      "the number of threads and ranks (16; for many ranks 16 a rank)");
   add_threads(command, arguments->threads);
   add_devices(*command, doors, "cases");
   add_whole_number(

@@ -18,6 +18,7 @@
 #include "cli/options.hpp"
 #include "cli/ranks.hpp"
 #include "cli/version.hpp"
+#include "fuzz/schedule.hpp"
 #include "gpu_checks/adapters/devices.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
 #include "reference/cases/random.hpp"
@@ -200,9 +201,9 @@ class FuzzRun {
       options_.seconds = arguments_.seconds.value_or(60) / static_cast<double>(subjects_.size());
     options_.stop = [] { return interrupted.load(); };
     options_.journal = journal_.get();
-    if (ranks_.size() > 2 && options_.batch < 16 * ranks_.size() && ranks_.rank() == 0)
+    if (ranks_.size() > 2 && options_.batch < 8 * ranks_.size() && ranks_.rank() == 0)
       note(fmt::format("--batch {} has {} ranks wait for one another, expected {} or more", options_.batch,
-                       ranks_.size(), 64 * ranks_.size()));
+                       ranks_.size(), 16 * ranks_.size()));
   }
 
   // A shard is a hunt of its own, of as many cases as the others or one more.
@@ -247,18 +248,22 @@ class FuzzRun {
     return exit_passed;
   }
   Crew crew_for(std::size_t kernel) {
-    return [this, kernel](const std::vector<HuntTask>& tasks, std::optional<double> seconds,
-                          const std::function<bool()>& over) {
-      const std::string left = seconds ? fmt::format("{:.6f}", *seconds) : "-";
-      std::vector<std::string> messages;
-      for (const HuntTask& task : tasks)
-        messages.push_back(fmt::format("{} {} {}", kernel, left, to_line(task)));
-      std::vector<HuntReply> replies;
-      for (const std::string& reply : ranks_.hand_out(
-               messages, [this](const std::string& message) { return work(message); }, over))
-        replies.push_back(read_reply(reply));
-      return replies;
-    };
+    return
+        [this, kernel](HuntSchedule& schedule, const std::function<std::optional<double>()>& seconds_left) {
+          const auto next = [&]() -> std::optional<Ranks::Errand> {
+            const auto errand = schedule.next();
+            if (!errand) return std::nullopt;
+            const auto seconds = seconds_left();
+            const std::string left = seconds ? fmt::format("{:.6f}", *seconds) : "-";
+            return Ranks::Errand{errand->ticket, fmt::format("{} {} {}", kernel, left, to_line(errand->task)),
+                                 takes_seconds(errand->task)};
+          };
+          const auto answered = [&](std::size_t ticket, const std::string& reply) {
+            schedule.answered(ticket, read_reply(reply));
+          };
+          ranks_.hand_out({next, answered, [&] { return schedule.finished(); }},
+                          [this](const std::string& message) { return work(message); });
+        };
   }
 
   void hunt_all() {

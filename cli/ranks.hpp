@@ -5,6 +5,7 @@
 // Where attest was built without MPI (cli/ranks_alone.cpp), mpirun is refused.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,18 @@ class Ranks {
   std::string agree(const std::string& facts, const std::string& wrong) const;
 
   using Work = std::function<std::string(const std::string&)>;
-  // Rank 0: replies in the order of the tasks; none is begun once `over` says so.
-  std::vector<std::string> hand_out(const std::vector<std::string>& tasks, const Work& own,
-                                    const std::function<bool()>& over) const;
+  // Rank 0: until they are finished. One call of an errand's functions at a time.
+  struct Errand {
+    std::size_t ticket = 0;
+    std::string task;
+    bool takes_seconds = false;  // none is kept at hand behind it
+  };
+  struct Errands {
+    std::function<std::optional<Errand>()> next;  // none: none now
+    std::function<void(std::size_t ticket, const std::string& reply)> answered;
+    std::function<bool()> finished;
+  };
+  void hand_out(const Errands& errands, const Work& own) const;
   // The others: until rank 0 has no more to do.
   void serve(const Work& work) const;
   void dismiss();

@@ -15,11 +15,8 @@ Ranks::~Ranks() = default;
 void Ranks::take_own_gpu() const {}
 std::string Ranks::told(const std::string& text) const { return text; }
 std::string Ranks::agree(const std::string&, const std::string& wrong) const { return wrong; }
-std::vector<std::string> Ranks::hand_out(const std::vector<std::string>& tasks, const Work& own,
-                                         const std::function<bool()>& over) const {
-  std::vector<std::string> replies;
-  for (const std::string& task : tasks) replies.push_back(over() ? "" : own(task));
-  return replies;
+void Ranks::hand_out(const Errands& errands, const Work& own) const {
+  while (const auto errand = errands.next()) errands.answered(errand->ticket, own(errand->task));
 }
 void Ranks::serve(const Work&) const {}
 void Ranks::dismiss() {}

@@ -62,68 +62,77 @@ std::string host() {
   return {name, static_cast<std::size_t>(length)};
 }
 
-// The tasks of one hand_out, and who does which.
+// One hand_out: who has which errand.
 class Round {
  public:
-  Round(const std::vector<std::string>& tasks, const Ranks::Work& own, const std::function<bool()>& over,
-        int ranks)
-      : tasks_(tasks),
-        own_(own),
-        over_(over),
-        replies_(tasks.size()),
-        held_(static_cast<std::size_t>(ranks)) {}
+  Round(const Ranks::Errands& errands, const Ranks::Work& own, int ranks)
+      : errands_(errands), own_(own), held_(static_cast<std::size_t>(ranks)) {}
 
-  std::vector<std::string> run() {
+  void run() {
     std::exception_ptr failed;
     {
       const std::jthread here([&] {
         try {
-          while (const auto at = next(0)) replies_[*at] = own_(tasks_[*at]);
+          do_own();
         } catch (...) {
           failed = std::current_exception();
-          end();
         }
         finished_ = true;
       });
-      while (!finished_ || outstanding_ > 0) {
-        const bool gave = give();
-        const bool got = take();
-        if (!gave && !got) std::this_thread::sleep_for(pause);
+      try {
+        while (!finished_ || outstanding_ > 0) {
+          const bool gave = !finished_ && give();
+          const bool got = take();
+          if (!gave && !got) std::this_thread::sleep_for(pause);
+        }
+      } catch (...) {
+        ended_ = true;
+        throw;
       }
     }
     for (Outgoing& one : outgoing_) MPI_Wait(&one.request, MPI_STATUS_IGNORE);
     if (failed) std::rethrow_exception(failed);
-    return std::move(replies_);
   }
 
  private:
   struct Outgoing {
+    std::string task;
     MPI_Request request;
   };
+  struct Held {
+    std::size_t ticket;
+    bool takes_seconds;
+  };
 
-  // Of the tasks left, the next, as long as more than so many are left.
-  std::optional<std::size_t> next(std::size_t spared) {
-    const std::lock_guard lock(mutex_);
-    if (next_ + spared >= tasks_.size() || over_()) return std::nullopt;
-    return next_++;
+  void do_own() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (ended_ || errands_.finished()) return;
+      const auto errand = errands_.next();
+      lock.unlock();
+      if (!errand) {
+        std::this_thread::sleep_for(pause);
+        continue;
+      }
+      const std::string reply = own_(errand->task);
+      lock.lock();
+      errands_.answered(errand->ticket, reply);
+    }
   }
-  void end() {
-    const std::lock_guard lock(mutex_);
-    next_ = tasks_.size();
-  }
-  // One at a time, and a second to have at hand while there are enough for all.
+  // One at a time, and a second to have at hand.
   bool give() {
     bool gave = false;
+    const std::lock_guard lock(mutex_);
     for (std::size_t held = 0; held < ahead; ++held)
       for (std::size_t rank = 1; rank < held_.size(); ++rank) {
-        if (held_[rank].size() != held) continue;
-        const auto at = next(held == 0 ? 0 : held_.size());
-        if (!at) break;
-        held_[rank].push_back(*at), ++outstanding_, gave = true;
-        const std::string& task = tasks_[*at];
-        outgoing_.emplace_back();
-        MPI_Isend(task.data(), static_cast<int>(task.size()), MPI_CHAR, static_cast<int>(rank), task_tag,
-                  MPI_COMM_WORLD, &outgoing_.back().request);
+        if (held_[rank].size() != held || (held > 0 && held_[rank].back().takes_seconds)) continue;
+        auto errand = errands_.next();
+        if (!errand) return gave;
+        held_[rank].push_back({errand->ticket, errand->takes_seconds}), ++outstanding_, gave = true;
+        Outgoing& one = outgoing_.emplace_back();
+        one.task = std::move(errand->task);
+        MPI_Isend(one.task.data(), static_cast<int>(one.task.size()), MPI_CHAR, static_cast<int>(rank),
+                  task_tag, MPI_COMM_WORLD, &one.request);
       }
     return gave;
   }
@@ -131,20 +140,28 @@ class Round {
     const auto message = arrived(MPI_ANY_SOURCE, reply_tag);
     if (!message) return false;
     auto& held = held_[static_cast<std::size_t>(message->from)];  // a rank replies in the order of its tasks
-    replies_[held.front()] = message->text;
+    const std::size_t ticket = held.front().ticket;
     held.pop_front(), --outstanding_;
+    forget_sent();
+    const std::lock_guard lock(mutex_);
+    errands_.answered(ticket, message->text);
     return true;
   }
+  void forget_sent() {
+    outgoing_.remove_if([](Outgoing& one) {
+      int done = 0;
+      MPI_Test(&one.request, &done, MPI_STATUS_IGNORE);
+      return done != 0;
+    });
+  }
 
-  const std::vector<std::string>& tasks_;
+  const Ranks::Errands& errands_;
   const Ranks::Work& own_;
-  const std::function<bool()>& over_;
-  std::vector<std::string> replies_;
-  std::vector<std::deque<std::size_t>> held_;
+  std::vector<std::deque<Held>> held_;
   std::list<Outgoing> outgoing_;
   std::mutex mutex_;
-  std::size_t next_ = 0, outstanding_ = 0;
-  std::atomic<bool> finished_ = false;
+  std::size_t outstanding_ = 0;
+  std::atomic<bool> finished_ = false, ended_ = false;
 };
 
 }  // namespace
@@ -202,10 +219,7 @@ std::string Ranks::agree(const std::string& facts, const std::string& wrong) con
   return told(why);
 }
 
-std::vector<std::string> Ranks::hand_out(const std::vector<std::string>& tasks, const Work& own,
-                                         const std::function<bool()>& over) const {
-  return Round(tasks, own, over, size_).run();
-}
+void Ranks::hand_out(const Errands& errands, const Work& own) const { Round(errands, own, size_).run(); }
 
 void Ranks::serve(const Work& work) const {
   try {

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "fuzz/features.hpp"
 #include "fuzz/grammar.hpp"
 #include "fuzz/opening.hpp"
+#include "fuzz/schedule.hpp"
 #include "gpu_checks/adapters/devices.hpp"
 #include "reference/forms/certify.hpp"
 #include "reference/forms/load_problem.hpp"
@@ -24,6 +28,8 @@ constexpr int candidates = 10;
 constexpr int steps = 20;
 // Failures of one check and part that are shrunk; the others count as duplicates of the last.
 constexpr Index most_alike = 3;
+// Batches after which a question that takes seconds is learnt from.
+constexpr Index slow_lag = 32;
 
 HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
   std::function<bool()> late;
@@ -35,19 +41,12 @@ HowToDo how_to_do(const HuntOptions& options, Clock::time_point start) {
           late,         options.seconds};
 }
 
-// In no unit: of one task beside another.
-double expected_work(const HuntTask& task) {
-  const Case& c = task.input.shape;
-  if (task.kind == HuntTask::Kind::settle || is_battery(task.input.question)) return 1e9;
-  return 1000 + static_cast<double>(*c.tokens * c.batch * c.heads * c.key_dim * (c.key_dim + c.value_dim));
-}
-
 struct Elite {
   FuzzInput input;
   double score = 0;
 };
 
-class Hunt {
+class Hunt : private HuntSteps {
  public:
   Hunt(const Subject& subject, const HuntOptions& options)
       : subject_(subject),
@@ -64,13 +63,15 @@ class Hunt {
   }
 
   HuntReport run(const std::vector<CorpusCase>& corpus) {
-    replay(corpus);
-    while (!over()) {
-      std::vector<FuzzInput> inputs;
-      const Index room = options_.cases ? *options_.cases - report_.cases : options_.batch;
-      for (Index i = 0; i < std::min(room, options_.batch) && !over(); ++i) inputs.push_back(next_input());
-      ask_all(inputs, false);
-    }
+    of_corpus_ = corpus_tasks(corpus);
+    const Index replays = std::ssize(of_corpus_);
+    HuntSchedule schedule(*this, spread());
+    if (options_.crew)
+      options_.crew(schedule, [this] { return seconds_left(); });
+    else
+      work_off(schedule);
+    schedule.close();
+    report_.not_replayed = replays - report_.replayed;
     leave_out_wide();
     report_.stopped = options_.stop && options_.stop();
     report_.seconds = elapsed(), report_.cells = grid_.size();
@@ -96,21 +97,36 @@ class Hunt {
     return options_.seconds ? std::optional(std::max(0.0, *options_.seconds - elapsed())) : std::nullopt;
   }
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  bool over() const {
-    if (options_.stop && options_.stop()) return true;
-    if (options_.until_first_failure && report_.first_failure) return true;
-    if (options_.cases && report_.cases >= *options_.cases) return true;
-    return options_.seconds && elapsed() >= *options_.seconds;
-  }
+  bool stopped() const { return options_.stop && options_.stop(); }
+  bool late() const { return options_.seconds && elapsed() >= *options_.seconds; }
+  bool has_failed() const { return options_.until_first_failure && report_.first_failure; }
 
   // Of this kernel's operator; a case of another one says nothing here.
-  void replay(const std::vector<CorpusCase>& corpus) {
-    std::vector<FuzzInput> inputs;
+  std::vector<HuntTask> corpus_tasks(const std::vector<CorpusCase>& corpus) {
+    std::vector<HuntTask> tasks;
     for (const CorpusCase& one : corpus)
       if (one.input.shape.op == subject_.kernel.op && one.input.shape.variant == subject_.kernel.variant)
-        inputs.push_back(one.input), files_.push_back(one.file);
-    ask_all(inputs, true);
-    report_.not_replayed = std::ssize(inputs) - report_.replayed;
+        tasks.push_back({HuntTask::Kind::ask, 0, one.input, ""}), files_.push_back(one.file);
+    return tasks;
+  }
+
+  // The corpus, whatever the time; then what is drawn.
+  std::vector<HuntTask> draw() override {
+    if (!of_corpus_.empty()) return std::exchange(of_corpus_, {});
+    std::vector<HuntTask> tasks;
+    while (std::ssize(tasks) < options_.batch && (!options_.cases || drawn_ < *options_.cases) &&
+           !(stopped() || late() || has_failed()))
+      tasks.push_back({HuntTask::Kind::ask, ++drawn_, next_input(), ""});
+    return tasks;
+  }
+  bool over(const HuntTask& task) const override {
+    if (cut_ || stopped()) return true;
+    const bool of_corpus = task.kind == HuntTask::Kind::ask && task.number == 0;
+    return !of_corpus && (late() || has_failed());
+  }
+  std::optional<HuntReply> known(const HuntTask& task) const override {
+    if (first_failing_ && task.number > *first_failing_) return HuntReply{};  // it counts no more
+    return options_.journal ? options_.journal->known(subject_.kernel.name, task) : std::nullopt;
   }
 
   FuzzInput next_input() {
@@ -170,116 +186,90 @@ class Hunt {
     return attest::pairs_of(traits_of(context_, input));
   }
 
-  // What the journal does not know, by the crew; nothing after the first reply that is not done counts.
-  std::vector<HuntReply> done(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
-    std::vector<HuntReply> replies(tasks.size());
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < tasks.size(); ++i)
-      if (auto known =
-              options_.journal ? options_.journal->known(subject_.kernel.name, tasks[i]) : std::nullopt)
-        replies[i] = std::move(*known);
-      else
-        places.push_back(i);
-    // What takes seconds first, so that nobody waits for it at the end.
-    if (options_.crew || at_once())
-      std::stable_partition(places.begin(), places.end(),
-                            [&](std::size_t i) { return tasks[i].input.question == Question::width; });
-    std::vector<HuntTask> open;
-    for (const std::size_t i : places) open.push_back(tasks[i]);
-    std::vector<HuntReply> fresh =
-        options_.crew ? options_.crew(open, seconds_left(), enough) : by_threads(open, enough);
-    for (std::size_t i = 0; i < places.size(); ++i) replies[places[i]] = std::move(fresh[i]);
-    return replies;
+  int hands() const {
+    if (subject_.pure) return std::max(1, options_.threads);
+    return subject_.fresh_costs ? options_.workers : 1;
   }
-  int workers() const { return subject_.fresh_costs ? options_.workers : 1; }
-  bool at_once() const { return subject_.pure ? options_.threads > 1 : workers() > 1; }
-  std::vector<HuntReply> by_threads(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
-    std::vector<HuntReply> replies(tasks.size());
-    if (!subject_.pure || options_.threads <= 1) return by_workers(tasks, enough);
-    for_each_parallel(std::ssize(tasks), options_.threads, [&](Index i) {
-      const auto at = static_cast<std::size_t>(i);
-      if (!enough()) replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
-    });
-    return replies;
+  HuntSpread spread() const {
+    const bool each = !options_.crew && !subject_.pure;
+    return {each ? hands() : 1, options_.crew || hands() > 1, options_.until_first_failure ? 0 : slow_lag};
   }
-  std::vector<HuntReply> by_workers(const std::vector<HuntTask>& tasks, const std::function<bool()>& enough) {
-    std::vector<HuntReply> replies(tasks.size());
-    const auto shares = shares_of(tasks, workers());
-    std::atomic<bool> ended = false;
-    for_each_parallel(workers(), workers(), [&](Index worker) {
-      const NumberedThread numbered(static_cast<std::size_t>(worker));
-      for (const std::size_t at : shares[static_cast<std::size_t>(worker)]) {
-        if (ended || enough()) return;
-        replies[at] = do_noted(options_.journal, subject_, tasks[at], how_);
-        const bool found = workers() == 1 && options_.until_first_failure && replies[at].failed();
-        if (replies[at].cut || found) ended = true;
+  // By threads of this process, each with a worker of its own where the kernel is behind a door.
+  void work_off(HuntSchedule& schedule) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool failed = false;
+    const auto work = [&](std::size_t queue) {
+      std::unique_lock lock(mutex);
+      while (!failed && !schedule.finished()) {
+        const auto errand = schedule.next(queue);
+        if (!errand) {
+          if (!schedule.finished()) changed.wait(lock);
+          continue;
+        }
+        lock.unlock();
+        HuntReply reply = do_noted(options_.journal, subject_, errand->task, how_);
+        lock.lock();
+        note(errand->task, reply);
+        schedule.answered(errand->ticket, std::move(reply));
+        changed.notify_all();
+      }
+      changed.notify_all();
+    };
+    for_each_parallel(hands(), hands(), [&](Index hand) {
+      const std::size_t queue = subject_.pure ? 0 : static_cast<std::size_t>(hand);
+      const auto numbered = subject_.pure ? nullptr : std::make_unique<NumberedThread>(queue);
+      try {
+        work(queue);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failed = true;
+        changed.notify_all();
+        throw;
       }
     });
-    return replies;
   }
-  // The tasks of each worker: one after another to the one with the least to do, as far as the tasks themselves tell.
-  static std::vector<std::vector<std::size_t>> shares_of(const std::vector<HuntTask>& tasks, int workers) {
-    std::vector<std::vector<std::size_t>> shares(static_cast<std::size_t>(workers));
-    std::vector<double> work(shares.size());
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      const auto least = static_cast<std::size_t>(std::ranges::min_element(work) - work.begin());
-      shares[least].push_back(i), work[least] += expected_work(tasks[i]);
-    }
-    return shares;
-  }
-
-  void ask_all(const std::vector<FuzzInput>& inputs, bool from_corpus) {
-    std::vector<HuntTask> tasks;
-    for (const FuzzInput& input : inputs)
-      tasks.push_back({HuntTask::Kind::ask,
-                       from_corpus ? 0 : report_.cases + static_cast<Index>(tasks.size()) + 1, input, ""});
-    const auto stop = [&] { return options_.stop && options_.stop(); };
-    const std::vector<HuntReply> replies = done(tasks, [&] {
-      return stop() || (!from_corpus && options_.seconds && elapsed() >= *options_.seconds);
-    });
-    std::size_t asked = 0;
-    while (asked < replies.size() && replies[asked].done) ++asked;
-    report_.unanswered += std::ranges::count_if(replies, [](const HuntReply& reply) { return reply.cut; });
-    const std::map<std::size_t, HuntReply> settled = settle_all(tasks, replies, asked, stop);
-    for (std::size_t i = 0; i < asked; ++i) {
-      if (!from_corpus && options_.until_first_failure && report_.first_failure) return;
-      ++(from_corpus ? report_.replayed : report_.cases);
-      const auto close = settled.find(i);
-      learn(inputs[i], replies[i], close == settled.end() ? nullptr : &close->second,
-            from_corpus ? files_[i] : "");
-    }
+  // What counts before it is learnt from.
+  void note(const HuntTask& task, const HuntReply& reply) {
+    cut_ = cut_ || reply.cut;
+    if (options_.until_first_failure && task.number > 0 && reply.failed())
+      first_failing_ = std::min(task.number, first_failing_.value_or(task.number));
   }
 
   // The failures that are looked at closely: of those that are much alike, the first. Of very wide inputs, which take minutes to
   // shrink, one, and none where a small input fails.
-  std::map<std::size_t, HuntReply> settle_all(const std::vector<HuntTask>& tasks,
-                                              const std::vector<HuntReply>& replies, std::size_t asked,
-                                              const std::function<bool()>& stop) {
-    std::vector<HuntTask> close;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < asked; ++i)
+  std::map<std::size_t, HuntTask> settling(const std::vector<HuntTask>& tasks,
+                                           const std::vector<HuntReply>& replies) override {
+    std::map<std::size_t, HuntTask> close;
+    for (std::size_t i = 0; i < tasks.size(); ++i)
       fails_small_ = fails_small_ || (replies[i].failed() && !is_battery(tasks[i].input.question));
-    for (std::size_t i = 0; i < asked && !options_.until_first_failure; ++i) {
-      if (!replies[i].failed() || (fails_small_ && is_battery(tasks[i].input.question))) continue;
+    for (std::size_t i = 0; i < tasks.size() && !options_.until_first_failure; ++i) {
+      if (!replies[i].done || !replies[i].failed() || (fails_small_ && is_battery(tasks[i].input.question)))
+        continue;
       HuntTask task = tasks[i];
       task.kind = HuntTask::Kind::settle, task.part = replies[i].part;
       if (replies[i].single) task.input.question = *single_question(task.input.question);
       const Index most = is_battery(task.input.question) ? 1 : most_alike;
       if (++alike_[alike(task.input, task.part)] > most && task.number > 0) continue;
-      close.push_back(std::move(task)), places.push_back(i);
+      close.emplace(i, std::move(task));
     }
-    std::map<std::size_t, HuntReply> settled;
-    if (close.empty()) return settled;
-    std::vector<HuntReply> done_now = done(close, [&] { return stop() || (how_.late && how_.late()); });
-    for (std::size_t i = 0; i < places.size(); ++i) settled.emplace(places[i], std::move(done_now[i]));
-    return settled;
+    return close;
   }
   static std::string alike(const FuzzInput& input, const std::string& part) {
     return fmt::format("{} {}", question_name(input.question), part);
   }
 
-  void learn(const FuzzInput& input, const HuntReply& reply, const HuntReply* settled,
+  void learn(const HuntTask& task, const HuntReply& reply, const HuntReply* settled) override {
+    const bool from_corpus = task.number == 0;
+    const std::string file = from_corpus ? files_[corpus_learnt_++] : "";
+    report_.unanswered += reply.cut ? 1 : 0;
+    if (!reply.done || (!from_corpus && has_failed())) return;
+    ++(from_corpus ? report_.replayed : report_.cases);
+    learn(task, reply, settled, file);
+  }
+  void learn(const HuntTask& task, const HuntReply& reply, const HuntReply* settled,
              const std::string& file) {
+    const FuzzInput& input = task.input;
     Tally& tally = report_.questions[input.question];
     ++tally.asked, tally.decided += reply.decided(), tally.failed += reply.failed();
     tally.nanoseconds += reply.nanoseconds;
@@ -288,10 +278,9 @@ class Hunt {
       const std::string kind = reply.reason.substr(0, reply.reason.find(':'));
       ++report_.undecided[kind], report_.undecided_first.try_emplace(kind, reply.reason);
     }
-    if (reply.failed()) return found(input, reply, settled, file);
+    if (reply.failed()) return found(task, reply, settled, file);
     if (reply.decided() && reply.reached > report_.best)
-      report_.best = reply.reached, report_.best_input = input,
-      report_.best_at = file.empty() ? report_.cases : 0;
+      report_.best = reply.reached, report_.best_input = input, report_.best_at = task.number;
     if (reply.decided() && !reply.cell.empty()) keep(input, reply.reached, reply.cell);
     if (options_.progress && Clock::now() - shown_ > std::chrono::milliseconds(200)) show();
   }
@@ -313,18 +302,19 @@ class Hunt {
     if (!best_elite_ || elites_[at->second].score > elites_[*best_elite_].score) best_elite_ = at->second;
   }
 
-  void found(const FuzzInput& input, const HuntReply& reply, const HuntReply* settled,
+  void found(const HuntTask& task, const HuntReply& reply, const HuntReply* settled,
              const std::string& file) {
-    if (file.empty() && !report_.first_failure) report_.first_failure = report_.cases;
+    if (file.empty())
+      report_.first_failure = std::min(task.number, report_.first_failure.value_or(task.number));
     if (options_.until_first_failure) return;
     Finding finding;
-    finding.first = input;
-    if (reply.single) finding.first.question = *single_question(input.question);
+    finding.first = task.input;
+    if (reply.single) finding.first.question = *single_question(task.input.question);
     const Question asked = finding.first.question;
     const std::string words = alike(finding.first, reply.part);
     if (!settled) return count_alike(words);
     finding.shrunk = finding.first, finding.reason = reply.reason, finding.file = file;
-    finding.at_case = file.empty() ? report_.cases : 0;
+    finding.at_case = task.number;
     finding.shrinking_finished = settled->done;
     if (settled->done) close(finding, *settled);
     finding.cause = cause_of(report_.op, asked, reply.part,
@@ -368,7 +358,11 @@ class Hunt {
   const Grammar grammar_;
   Random random_;
   const std::vector<FuzzInput> opening_;
-  std::size_t opened_ = 0;
+  std::size_t opened_ = 0, corpus_learnt_ = 0;
+  std::vector<HuntTask> of_corpus_;  // until it is drawn
+  Index drawn_ = 0;                  // cases
+  bool cut_ = false;                 // an answer: nothing is begun any more
+  std::optional<Index> first_failing_;
   HuntReport report_;
   std::map<std::string, std::size_t> grid_;  // cell -> elite
   std::vector<Elite> elites_;

@@ -4,8 +4,8 @@
 //            several drawn (adaptive random testing: Chen, Leung and Mak 2004), or a kept one with a few changes.
 //   grammar  fresh inputs of the same grammar, no memory; plain: the yardstick (grammar.hpp)
 // A failure is asked again of a fresh kernel, shrunk with the same failing check, and merged with failures of one cause:
-// operator, check, failed part, and the cell of the shrunk input. A batch of inputs is drawn before the first of them is
-// answered, and they are answered for in their order, so that a seed finds the same whatever the number of threads or processes.
+// operator, check, failed part, and the cell of the shrunk input. Inputs are drawn in batches and learnt from in their order
+// (schedule.hpp), so that a seed finds the same whatever the number of threads or processes.
 // Which worker of a door asks which of them depends on the inputs alone: what a kernel keeps between its calls is the same again
 // with the same number of workers.
 #pragma once
@@ -36,9 +36,10 @@ struct HuntOptions {
   std::optional<Index> cases;  // one of the two at least
   std::optional<double> seconds;
   std::uint64_t seed = 0;
-  int threads = 1;   // of a registered kernel
-  int workers = 1;   // of a door that was opened with as many
-  Index batch = 16;  // inputs drawn at once: what is learnt from one of them counts from the next batch on
+  int threads = 1;  // of a registered kernel
+  int workers = 1;  // of a door that was opened with as many
+  Index batch =
+      16;  // inputs drawn at once: what is learnt from one of them counts from the next batch but one on
   Index most_shrinking = 4000;  // questions for one failure
   bool opening = true;          // of the search for failures: first the inputs of opening.hpp
   bool until_first_failure = false;

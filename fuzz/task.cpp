@@ -221,6 +221,10 @@ HuntReply do_task(const Subject& subject, const HuntTask& task, const HowToDo& h
   return task.kind == HuntTask::Kind::ask ? doing.ask_once(task) : doing.settle(task);
 }
 
+bool takes_seconds(const HuntTask& task) {
+  return task.kind == HuntTask::Kind::settle || is_battery(task.input.question);
+}
+
 std::string way_of_breaking(const std::string& reason) {
   const std::size_t at = reason.find("the kernel failed: ");
   if (at == std::string::npos) return "";

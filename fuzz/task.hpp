@@ -60,9 +60,12 @@ std::string to_line(const HuntReply& reply);
 HuntTask parse_task(const std::string& line);
 HuntReply parse_reply(const std::string& line);
 
-// Does tasks in any order and gives the replies in theirs. Begins none once `over` says so; `seconds` are left until it is
-// late, where the hunt has a time.
-using Crew = std::function<std::vector<HuntReply>(const std::vector<HuntTask>&, std::optional<double> seconds,
-                                                  const std::function<bool()>& over)>;
+// A failure to settle, or a question that takes seconds.
+bool takes_seconds(const HuntTask& task);
+
+// Does the tasks of a schedule until it is finished; so many seconds are left until it is late, where the hunt has a time.
+class HuntSchedule;
+using Crew =
+    std::function<void(HuntSchedule& schedule, const std::function<std::optional<double>()>& seconds_left)>;
 
 }  // namespace attest
