@@ -22,12 +22,13 @@ void compare(const BatteryContext& context, const Problem& problem, const Tensor
     judge_pair(context, problem, got.at("o"), expected.at("o"), findings);
 }
 
-// Head h of v times 4^h: a strong head among weak ones.
+// Head h of v divided by 4 to the number of heads after it: a strong head among weak ones, of which no format overflows that
+// holds the strong one.
 void make_heads_unequal(Problem& problem) {
   Tensor& v = problem.fields.at("v");
   const Index given = v.shape[2], width = v.shape[3];
   for (std::size_t i = 0; i < v.data.size(); ++i)
-    v.data[i] *= std::ldexp(1.0, static_cast<int>(2 * ((static_cast<Index>(i) / width) % given)));
+    v.data[i] *= std::ldexp(1.0, static_cast<int>(2 * ((static_cast<Index>(i) / width) % given - given + 1)));
 }
 
 void reorder(const BatteryContext& context, Case shape, Findings& findings) {
