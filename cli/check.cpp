@@ -21,6 +21,7 @@
 #include "cli/battery.hpp"
 #include "cli/commands.hpp"
 #include "cli/doors.hpp"
+#include "cli/last_words.hpp"
 #include "cli/options.hpp"
 #include "cli/version.hpp"
 #include "gpu_checks/adapters/sha256.hpp"
@@ -689,7 +690,15 @@ int run_check(const CheckArguments& arguments) {
     progress.clear();
     outputs.add(index, checked);
   };
-  listener.progress = [&](Index done, Index total) { progress.show(done, total); };
+  Index open = 0;
+  for (Index i = 0; i < case_count(plan.sources); ++i) open += outputs.known(i) ? 0 : 1;
+  LastWords last_words(
+      open, "cases",
+      arguments.output.empty() ? "; with --output DIR, --resume would go on" : "; --resume goes on");
+  listener.progress = [&](Index done, Index total) {
+    last_words.done(done);
+    progress.show(done, total);
+  };
   try {
     check(plan.sources, arguments.threads, listener);
   } catch (const std::bad_alloc&) {

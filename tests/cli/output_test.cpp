@@ -110,17 +110,21 @@ INSTANTIATE_TEST_SUITE_P(Output, Interrupted, testing::Values(SIGINT, SIGTERM, S
 // The control: a signal that no program can handle leaves what the others remove.
 TEST(Output, OfAKilledRunIsLeftUnderTemporaryNames) { EXPECT_EQ(left_by(SIGKILL).size(), 3u); }
 
-// What a battery says when a signal ends it, once its journal is there.
-std::string last_words_of_battery(const std::string& kernel) {
+// What a check says when a signal ends it, once its journal is there.
+std::string last_words(std::vector<std::string> arguments) {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string(), err = (folder / "err").string();
   const pid_t child = fork();
   if (child == 0) {
     const int null = open("/dev/null", O_WRONLY), file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     dup2(null, 1), dup2(file, 2);
-    const char* program = std::getenv("ATTEST_PROGRAM");
-    execl(program, program, "check", "--battery", "--full", "--kernel", kernel.c_str(), "--seed", "1",
-          "--output", out.c_str(), "--threads", "1", nullptr);
+    const std::string program = std::getenv("ATTEST_PROGRAM");
+    arguments.insert(arguments.begin(), {program, "check"});
+    arguments.insert(arguments.end(), {"--seed", "1", "--output", out, "--threads", "1"});
+    std::vector<char*> words;
+    for (std::string& one : arguments) words.push_back(one.data());
+    words.push_back(nullptr);
+    execv(program.c_str(), words.data());
     _exit(127);
   }
   for (int i = 0; i < 600 && !fs::exists(out + "/records.journal"); ++i)
@@ -135,10 +139,15 @@ std::string last_words_of_battery(const std::string& kernel) {
 
 TEST(Output, OfABatteryThatIsInterruptedSaysInALineHowFarItCame) {
   EXPECT_THAT(
-      last_words_of_battery("cpu.hla3.*.fp32"),
+      last_words({"--battery", "--full", "--kernel", "cpu.hla3.*.fp32"}),
       testing::MatchesRegex("attest: interrupted after [0-9]+ of [0-9]+ kernels; --resume goes on\n"));
-  EXPECT_THAT(last_words_of_battery("cpu.hla3.chunk64.fp32"),
+  EXPECT_THAT(last_words({"--battery", "--full", "--kernel", "cpu.hla3.chunk64.fp32"}),
               testing::MatchesRegex("attest: interrupted after [0-9]+ of 15 checks\n"));
+}
+
+TEST(Output, OfACheckThatIsInterruptedSaysInALineHowFarItCame) {
+  EXPECT_THAT(last_words({"--kernel", "cpu.hla3.*.fp32", "--shape", "T=2048,d=64,dv=64,H=2"}),
+              testing::MatchesRegex("attest: interrupted after [0-9]+ of 36 cases; --resume goes on\n"));
 }
 
 class Replay : public testing::Test {
