@@ -138,21 +138,42 @@ struct Underflow {
 
 // ---- the chunk forms
 
+// What the weight of a segment loses where it is subnormal, twice for the roundings after it: its exponential exp_ulp places of
+// gate_sum and its conversion, or each product of gates an eta times those still to come. (size + 1, size + 1).
+Array lost_weights(const FormError& form, const DeltaStages& c) {
+  const Contract& contract = form.units.contract;
+  const Gates<double> gates = declared_gates(form);
+  const bool converted = contract.gate_sum.precision > contract.accumulate.precision;
+  const double exponential =
+      contract.exp_ulp * contract.gate_sum.smallest_subnormal() + (converted ? form.units.eta : 0);
+  double growth = 1;
+  for (Index t = 0; t < c.size; ++t) growth *= std::max(1.0, c.decay(t + 1, t));
+  Array lost = Array::Zero(c.size + 1, c.size + 1);
+  for (Index t = 1; t <= c.size; ++t)
+    for (Index s = 0; s < t; ++s)
+      lost(t, s) = 2 * (gates.log_gate ? exponential
+                        : gates.alpha  ? static_cast<double>(t - s) * form.units.eta * growth
+                                       : 0);
+  return lost;
+}
+
 // T = N^-1 diag(beta), W = T F, P and K' of a chunk with their errors.
 struct Chunk {
   Chunk(const FormError& form, const DeltaStages& c, const Underflow& low)
-      : scores(products(form, c, c.scores, c.scores_error, c.q, false, low)),
-        keys(faded(c.keys, c.keys_error, form, low).value.transpose(), Errors(c.keys.cols())),
+      : lost(lost_weights(form, c)),
+        scores(products(form, c, c.scores, c.scores_error, c.q, false, low)),
+        keys(c.keys.transpose(), Errors(c.keys.cols())),
         ut(inverse(form, c, low)),
-        w(product(ut, faded(c.start_keys, c.start_keys_error, form, low), form.units.gamma(c.size),
-                  low.step)) {
+        w(product(ut, faded(c.start_keys, c.start_keys_error, c.k, lost.col(0).tail(c.size), form, low),
+                  form.units.gamma(c.size), low.step)) {
     const Units& units = form.units;
-    const double lost = std::max(low.step, units.operand > 0 ? low.operand : 0);
-    scaled_lost = spectral_bound(c.inverse) * lost * root(c.size);
-    w.error.rest += scaled_lost * root(c.k.cols());
+    const double inverse_norm = spectral_bound(c.inverse);
+    scaled_lost = inverse_norm * std::max(low.step, units.operand > 0 ? low.operand : 0) * root(c.size);
+    w.error.rest += scaled_lost * root(c.k.cols()) + inverse_norm * low.step * c.k.stableNorm();
     scores.round(units.operand, low.operand);
     // The errors of K'^T, column by column of K' whole: all rows take the same.
-    const Rows upright = faded(c.keys, c.keys_error, form, low);
+    const Rows upright =
+        faded(c.keys, c.keys_error, c.k, lost.row(c.size).tail(c.size).transpose(), form, low);
     const double d = root(c.keys.cols());
     keys.error.first.setConstant(upright.whole().first / d);
     keys.error.rest.setConstant(upright.whole().rest / d);
@@ -161,10 +182,11 @@ struct Chunk {
         std::min(spectral_bound(c.through() * Array::Identity(c.k.cols(), c.k.cols()) - keys.value * c.w),
                  contraction(form, c));
   }
+  Array lost;
   Rows scores, keys, ut, w;
   double transition = 0;
   // Of U = N^-1 (diag(beta) V) in the place of (N^-1 diag(beta)) V, and of W likewise: beta v underflows before N^-1 is
-  // applied. Its rounding is as large as that of T.
+  // applied, and beta times a weight before it meets the key. Its rounding is as large as that of T.
   double scaled_lost = 0;
 
  private:
@@ -177,8 +199,8 @@ struct Chunk {
     return norm;
   }
   // P or N: dot products of `left` and K times weights; `first` is the first-order error, entry by entry.
-  static Rows products(const FormError& form, const DeltaStages& c, const Array& value, const Array& first,
-                       const Array& left, bool strict, const Underflow& low) {
+  Rows products(const FormError& form, const DeltaStages& c, const Array& value, const Array& first,
+                const Array& left, bool strict, const Underflow& low) const {
     const Units& units = form.units;
     const double relative = units.gamma(c.k.cols()) + 2 * units.input + 2 * units.step;
     const Array sizes = left.cwiseAbs() * c.k.cwiseAbs().transpose();
@@ -187,29 +209,32 @@ struct Chunk {
       for (Index s = 0; s < t + (strict ? 0 : 1); ++s) {
         const double beta = strict ? std::abs(form.head.beta[static_cast<std::size_t>(c.first + t)]) : 1,
                      scale = beta * c.decay(t + 1, s + 1);
-        double lost = low.step * (scale * static_cast<double>(c.k.cols()) + (1 + beta) * sizes(t, s) + 2);
+        double below = beta * lost(t + 1, s + 1) * sizes(t, s) +
+                       low.step * (scale * static_cast<double>(c.k.cols()) + sizes(t, s) + 2 + beta);
         if (units.input > 0)
-          lost += scale * low.operand * (left.row(t).lpNorm<1>() + c.k.row(s).lpNorm<1>() + low.operand);
-        rest(t, s) = beyond_first(relative + c.gate_error(t + 1, s + 1)) * scale * sizes(t, s) + lost;
+          below += scale * low.operand * (left.row(t).lpNorm<1>() + c.k.row(s).lpNorm<1>() + low.operand);
+        rest(t, s) = beyond_first(relative + c.gate_error(t + 1, s + 1)) * scale * sizes(t, s) + below;
       }
     Errors e(c.size);
     e.first = row_sizes(first), e.rest = row_sizes(rest);
     return {value, std::move(e)};
   }
-  static Rows faded(const Array& value, const Array& first, const FormError& form, const Underflow& low) {
+  // Rows times weights; a weight that underflows is wrong by so much of the whole row, however small it makes the value.
+  static Rows faded(const Array& value, const Array& first, const Array& row, const Vector& lost_weight,
+                    const FormError& form, const Underflow& low) {
     const Units& units = form.units;
     Errors e(value.rows());
     e.first = row_sizes(first);
     for (Index t = 0; t < value.rows(); ++t) {
       const double size = value.row(t).stableNorm(), relative = size > 0 ? e.first(t) / size : 0;
-      e.rest(t) =
-          beyond_first(relative) * size + 2 * low.step * root(value.cols()) * (1 + value.row(t).stableNorm());
+      e.rest(t) = beyond_first(relative) * size + lost_weight(t) * row.row(t).stableNorm() +
+                  2 * low.step * root(value.cols());
     }
     Rows rows(value, std::move(e));
     rows.round(units.operand, low.operand);
     return rows;
   }
-  static Rows inverse(const FormError& form, const DeltaStages& c, const Underflow& low) {
+  Rows inverse(const FormError& form, const DeltaStages& c, const Underflow& low) const {
     const Units& units = form.units;
     const Part n = products(form, c, c.n, c.n_error, c.k, true, low).whole();
     const double gamma = units.gamma(c.size), norm = spectral_bound(c.inverse), size = c.inverse.stableNorm(),
@@ -251,7 +276,7 @@ Errors copied(const Vector& state, const Errors& error, double unit, const Under
 // S <- through S + K'^T X, X wrong by `local` and coherently, by W S, by `coherent` times the error of S.
 struct Update {
   const Rows& keys;
-  double transition, through, through_error, coherent;
+  double transition, through, through_error, through_lost, coherent;
 };
 Errors updated(const Update& step, const Vector& state, const Errors& error, const Vector& x,
                const Errors& local, const Units& units, const Underflow& low) {
@@ -261,7 +286,7 @@ Errors updated(const Update& step, const Vector& state, const Errors& error, con
   e.first += step.through_error * step.through * state;
   e.rest += step.through * (step.through_error * error.total() +
                             beyond_first(step.through_error) * (state + error.total())) +
-            2 * low.step * root(step.keys.value.rows()) * (1 + state);
+            step.through_lost * (state + error.total()) + 2 * low.step * root(step.keys.value.rows());
   return e;
 }
 
@@ -325,14 +350,16 @@ Array chunk_remainder(const FormError& form) {
       grid.first.row(t).array() += size * (copy.first + relative * before).transpose();
       grid.rest.row(t).array() +=
           (size * (copy.rest + relative * wrong + beyond_first(relative) * (before + wrong))).transpose();
-      const double lost = low.step * q_size + (units.input > 0 ? low.operand * root(d) : 0);
+      const double lost = chunk.lost(t + 1, 0) * q_size + (units.input > 0 ? low.operand * root(d) : 0);
       grid.rest.row(t).array() += low.step * static_cast<double>(d + 1) + lost * (before + wrong).transpose();
     }
     grid.round(o, units.step, 0);
     if (form.round_output) grid.round(o, units.output, low.output);
     remainder.middleRows(first, c.size) = grid.rest;
     // S <- through S + K'^T U
-    const Update step{chunk.keys, chunk.transition, c.through(), c.through_error(units), chunk.w.norm};
+    const Update step{
+        chunk.keys,  chunk.transition, c.through(), c.through_error(units), chunk.lost(c.size, 0),
+        chunk.w.norm};
     error = updated(step, before, error, u_size, local, units, low);
     state = c.through() * state + c.keys.transpose() * u;
     error.round(column_sizes(state), units.step, 0);
@@ -429,7 +456,7 @@ Array log_linear_chunk_remainder(const FormError& form) {
       const double q_size = faded.row(t).stableNorm(), wrong = faded_error.row(t).stableNorm();
       queries.error.first(t) += wrong;
       queries.error.rest(t) += beyond_first(q_size > 0 ? wrong / q_size : 0) * q_size +
-                               2 * low.step * root(d) * (1 + c.q.row(t).stableNorm());
+                               chunk.lost(t + 1, 0) * c.q.row(t).stableNorm() + 2 * low.step * root(d);
     }
     queries.round(units.step, 0), queries.round(units.operand, low.operand);
     Rows gain = product(chunk.keys, chunk.ut, gamma, low.step);
@@ -439,7 +466,9 @@ Array log_linear_chunk_remainder(const FormError& form) {
     Grid grid(size, columns);
     Array o = weights.value * c.v;
     read(grid, weights, column_sizes(c.v), v_error, Vector::Ones(size), gamma, low.step);
-    const Update step{chunk.keys, chunk.transition, c.through(), c.through_error(units), chunk.w.norm};
+    const Update step{
+        chunk.keys,  chunk.transition, c.through(), c.through_error(units), chunk.lost(c.size, 0),
+        chunk.w.norm};
     for (Block& block : cover) {
       const Vector before = block.size(), lambda = level_sizes(head, first, size, block.start);
       const Errors copy =

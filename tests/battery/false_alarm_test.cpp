@@ -175,6 +175,51 @@ TEST(FalseAlarms, NoneForValuesThatAreScaledBeforeTheInverse) {
   }
 }
 
+// exp(-100) is 26.6 times 2^-149 and in fp32 27 times: wrong by 1.6 % of every key that it meets, however small that makes the key,
+// and two keys of 766 make it 2^19 times as large. (Found by hunting on a right kernel.)
+TEST(FalseAlarms, NoneForAGateThatUnderflowsBeforeItMeetsAKey) {
+  Head<double> head;
+  head.q = head.k = head.v = zeros<double>(2, 1);
+  head.k(0, 0) = head.v(0, 0) = 1, head.k(1, 0) = -766, head.q(1, 0) = 1;
+  const double gate = std::exp(-100), error = (766 * 766 - 1) * std::abs(gate - round_to(fp32, gate));
+  EXPECT_GT(error, 0x1p-132);
+  head.log_gate = {0, -100}, head.alpha = {1, gate}, head.beta = {1, 1};
+  head.level_scales = zeros<double>(2, 2);
+  for (Index i = 0; i < 4; ++i) head.level_scales.data()[i] = 1;
+  for (const char* name : {"gated_delta", "log_linear_gated_delta"}) {
+    SCOPED_TRACE(name);
+    const ErrorModel model = error_model(operator_named(name, "masked"), head, {Form::chunk, 1}, Contract{});
+    ASSERT_FALSE(model.undecided) << model.reason;
+    EXPECT_LE(error, model.deterministic(1, 0));
+    EXPECT_LE(model.deterministic(1, 0), 8 * error);
+  }
+}
+
+// 2^-140 times 1 - 2^-10 is a tie and stays 2^-140 in fp32, 62 times over: each product of gates loses half of 2^-149.
+TEST(FalseAlarms, NoneForAProductOfGatesThatUnderflowsManyTimes) {
+  const Index tokens = 64;
+  Head<double> head;
+  head.q = head.k = head.v = zeros<double>(tokens, 1);
+  head.k(0, 0) = head.v(0, 0) = 1, head.q(tokens - 1, 0) = 1000;
+  head.beta.assign(tokens, 0), head.beta[0] = 1;
+  head.alpha.assign(tokens, 1 - 0x1p-10), head.alpha[1] = 0x1p-140;
+  head.level_scales = zeros<double>(tokens, 7);
+  for (Index i = 0; i < 7 * tokens; ++i) head.level_scales.data()[i] = 1;
+  double rounded = 0x1p-140, weight = 0x1p-140;
+  for (Index t = 2; t < tokens; ++t)
+    weight *= head.alpha[2], rounded = round_to(fp32, rounded * head.alpha[2]);
+  const double error = 1000 * std::abs(rounded - weight);
+  EXPECT_EQ(rounded, 0x1p-140);
+  for (const char* name : {"gated_delta", "log_linear_gated_delta"}) {
+    SCOPED_TRACE(name);
+    const ErrorModel model =
+        error_model(operator_named(name, "masked"), head, {Form::chunk, tokens}, Contract{});
+    ASSERT_FALSE(model.undecided) << model.reason;
+    EXPECT_LE(error, model.deterministic(tokens - 1, 0));
+    EXPECT_LE(model.deterministic(tokens - 1, 0), 8 * error);
+  }
+}
+
 // k = 256 with beta = 1 makes a transition of -65535 and of nine tokens more than fp32 holds, and NaN of a state of 0: in a scan
 // and between the chunks of one, not in a stream, which multiplies the state alone. (Found by hunting on right kernels.)
 TEST(FalseAlarms, NoneWhereAProductOfTransitionsOverflows) {
