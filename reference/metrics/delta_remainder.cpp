@@ -139,20 +139,18 @@ struct Underflow {
 // ---- the chunk forms
 
 // What the weight of a segment loses where it is subnormal, twice for the roundings after it: its exponential exp_ulp places of
-// gate_sum and its conversion, or each product of gates an eta times those still to come. (size + 1, size + 1).
+// gate_sum and its conversion, or an eta for each product of gates, none above 1. (size + 1, size + 1).
 Array lost_weights(const FormError& form, const DeltaStages& c) {
   const Contract& contract = form.units.contract;
   const Gates<double> gates = declared_gates(form);
   const bool converted = contract.gate_sum.precision > contract.accumulate.precision;
   const double exponential =
       contract.exp_ulp * contract.gate_sum.smallest_subnormal() + (converted ? form.units.eta : 0);
-  double growth = 1;
-  for (Index t = 0; t < c.size; ++t) growth *= std::max(1.0, c.decay(t + 1, t));
   Array lost = Array::Zero(c.size + 1, c.size + 1);
   for (Index t = 1; t <= c.size; ++t)
     for (Index s = 0; s < t; ++s)
       lost(t, s) = 2 * (gates.log_gate ? exponential
-                        : gates.alpha  ? static_cast<double>(t - s) * form.units.eta * growth
+                        : gates.alpha  ? static_cast<double>(t - s) * form.units.eta
                                        : 0);
   return lost;
 }

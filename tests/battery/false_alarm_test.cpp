@@ -242,6 +242,43 @@ TEST(FalseAlarms, NoneWhereAProductOfTransitionsOverflows) {
   }
 }
 
+// Of log-linear chunks what meets no state yet, and of delta chunks T (V - F S), which a kernel may make in the place of T V - W S:
+// two terms of 2^128 and more that cancel, where all else is small or 0. In fp32 their sum is no number.
+TEST(FalseAlarms, NoneWhereTermsThatCancelOverflow) {
+  struct Overflowing {
+    const char *op, *what;
+    std::vector<double> k, q, beta, alpha;
+    double state;  // k v^T of the token before
+  };
+  const auto reason = [](const Overflowing& c, double size) {
+    const Index tokens = std::ssize(c.k);
+    Head<double> head;
+    head.q = head.k = head.v = zeros<double>(tokens, 1), head.level_scales = zeros<double>(tokens, 3);
+    for (Index t = 0; t < tokens; ++t)
+      head.k(t, 0) = c.k[static_cast<std::size_t>(t)], head.q(t, 0) = size * c.q[static_cast<std::size_t>(t)];
+    for (Index i = 0; i < 3 * tokens; ++i) head.level_scales.data()[i] = 1;
+    head.beta = c.beta, head.alpha = c.alpha;
+    head.beta[0] *= size;
+    if (c.state != 0)
+      head.initial.moments["S"] = {zeros<double>(1, 1)}, head.initial.moments["S"][0](0, 0) = c.state * size;
+    return error_model(operator_named(c.op, "masked"), head, {Form::chunk, 2}, Contract{}).reason;
+  };
+  for (const Overflowing& c : {
+           Overflowing{"log_linear_gated_delta", "P T", {1, 1}, {0, 0x1p+126}, {0x1p+10, 1}, {1, 1}, 0},
+           Overflowing{"log_linear_gated_delta",
+                       "K'^T T",
+                       {4, 0x1p+10, 0},
+                       {0, 0, 1},
+                       {0x1p+126, 0x1p-20, 0},
+                       {0x1p-20, 1, 1},
+                       0},
+           Overflowing{"gated_delta", "T (V - F S)", {1, 1}, {0, 1}, {1, 0x1p+10}, {1, 1}, 0x1p+120},
+       }) {
+    EXPECT_TRUE(reason(c, 1).starts_with("range: partial sums")) << c.what << ": " << reason(c, 1);
+    EXPECT_EQ(reason(c, 0x1p-30), "") << c.what;
+  }
+}
+
 // A state of 2^138 is infinite in fp32, and no number where a decay of 0 meets it.
 TEST(FalseAlarms, NoneForAStateThatIsInfiniteInItsFormat) {
   Head<double> head;

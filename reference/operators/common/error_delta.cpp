@@ -103,9 +103,11 @@ std::vector<Walked> walk(const FormError& form, const RowSet& rows, Array state,
     sum.range("u", form.units.operand_format(), u);
     sum.range("state", form.units.operand_format(), state);
     sum.range("carry", form.units.contract.state, after);
-    for (const Array& sizes : {Array(c.w.cwiseAbs() * state.cwiseAbs() + c.ut.cwiseAbs() * c.v.cwiseAbs()),
-                               Array(c.q.cwiseAbs() * state.cwiseAbs() + c.scores.cwiseAbs() * u.cwiseAbs()),
-                               Array(c.keys.cwiseAbs().transpose() * u.cwiseAbs() + state.cwiseAbs())})
+    for (const Array& sizes :
+         {Array(c.w.cwiseAbs() * state.cwiseAbs() + c.ut.cwiseAbs() * c.v.cwiseAbs()),
+          Array(c.ut.cwiseAbs() * (c.v.cwiseAbs() + c.start_keys.cwiseAbs() * state.cwiseAbs())),
+          Array(c.q.cwiseAbs() * state.cwiseAbs() + c.scores.cwiseAbs() * u.cwiseAbs()),
+          Array(c.keys.cwiseAbs().transpose() * u.cwiseAbs() + state.cwiseAbs())})
       sum.range("partial sums", form.units.contract.accumulate, sizes);
     chunks.push_back({std::move(c), state, std::move(u), std::move(residual), after, {}, {}, {}, {}, {}});
     state = after;

@@ -43,8 +43,20 @@ void partial_ranges(const Head<double>& head, const DeltaStages& c, const Array&
   for (Index t = 0; t < c.size; ++t)
     lambda = std::max(lambda, std::abs(level_scale(head, c.first + t, block.start)));
   sum.range("removed", sum.units().operand_format(), removed);
+  sum.range("partial sums", contract.accumulate, removed_size);
   sum.range("partial sums", contract.accumulate, Array(state + c.keys.cwiseAbs().transpose() * removed_size));
   sum.range("partial sums", contract.accumulate, Array(lambda * (queries.cwiseAbs() * state)));
+}
+
+// What is added up before any state is met: it may overflow where all that remains of it is 0.
+void partial_ranges(const Head<double>& head, const DeltaStages& c, const Array& weights, const Array& gain,
+                    ErrorSum& sum) {
+  const Array scores = c.scores.cwiseAbs(), ut = c.ut.cwiseAbs(), v = c.v.cwiseAbs();
+  for (const Array& sizes :
+       {Array(scores * ut), Array(c.faded_queries().cwiseAbs() + scores * c.w.cwiseAbs()),
+        Array(c.keys.cwiseAbs().transpose() * ut), Array(levelled_sizes(head, c, weights) * v),
+        Array(gain.cwiseAbs() * v)})
+    sum.range("partial sums", sum.units().contract.accumulate, sizes);
 }
 
 std::vector<Walked> walk(const FormError& form, ErrorSum& sum) {
@@ -61,6 +73,7 @@ std::vector<Walked> walk(const FormError& form, ErrorSum& sum) {
           gain = c.keys.transpose() * c.ut;
     sum.range("weights", stored, levelled_sizes(head, c, weights)), sum.range("queries", stored, queries),
         sum.range("gain", stored, gain);
+    partial_ranges(head, c, weights, gain, sum);
     std::vector<Block> before = cover;
     for (Block& block : cover) {
       sum.range("state", stored, block.state());
