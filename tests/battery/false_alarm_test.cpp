@@ -279,6 +279,21 @@ TEST(FalseAlarms, NoneWhereTermsThatCancelOverflow) {
   }
 }
 
+// lambda beta (q k) = 2^128 and infinite in fp32, no number where it meets v = 0; nothing else of the token is large.
+TEST(FalseAlarms, NoneForAWeightOfATokensOwnValueThatOverflows) {
+  Head<double> head;
+  head.q = head.k = head.v = zeros<double>(1, 1), head.level_scales = zeros<double>(1, 1);
+  head.k(0, 0) = 0x1p-20, head.level_scales(0, 0) = 1, head.alpha = {1};
+  for (const bool overflows : {true, false}) {
+    head.q(0, 0) = overflows ? 0x1p+108 : 0x1p+100, head.beta = {0x1p+40};
+    for (const Evaluation& how :
+         {Evaluation{Form::stream}, Evaluation{Form::scan}, Evaluation{Form::chunk, 16}})
+      EXPECT_EQ(
+          error_model(operator_named("log_linear_gated_delta", "masked"), head, how, Contract{}).undecided,
+          overflows);
+  }
+}
+
 // A state of 2^138 is infinite in fp32, and no number where a decay of 0 meets it.
 TEST(FalseAlarms, NoneForAStateThatIsInfiniteInItsFormat) {
   Head<double> head;

@@ -242,18 +242,23 @@ class Recurrent {
     return finish_output(form, sum, o);
   }
 
-  // Whatever is added up on the way, by sizes: k k^T, phi S, k v^T, q S and its part of the output.
+  // Whatever is added up on the way, by sizes: k k^T, phi S, k v^T, q S and its part of the output; with levels what weighs a
+  // token's own value too.
   void partial_ranges(double state, ErrorSum& sum) const {
     sum.range("a product of transitions", units.contract.accumulate, combined);
-    double phi = 1, injected = 0, query = 1, level = 1;
+    double phi = 1, injected = 0, query = 1, level = 1, own = 0;
     for (Index t = 0; t < n; ++t) {
       const double key = k.row(t).cwiseAbs().maxCoeff(), most_beta = std::max(1.0, std::abs(beta(t)));
       if (delta) phi = std::max(phi, 1 + key * key * most_beta);
       injected = std::max(injected, key * v.row(t).cwiseAbs().maxCoeff() * most_beta);
       query = std::max(query, q.row(t).cwiseAbs().sum());
+      own = std::max(own, most_beta * q.row(t).cwiseAbs().dot(k.row(t).cwiseAbs()));
     }
-    if (levels)
-      level = std::max(1.0, to_array(head.level_scales).cwiseAbs().maxCoeff()) * static_cast<double>(n + 1);
+    if (levels) {
+      level = std::max(1.0, to_array(head.level_scales).cwiseAbs().maxCoeff());
+      sum.range("partial sums", units.contract.accumulate, level * own);
+      level *= static_cast<double>(n + 1);
+    }
     const double moved = std::max(phi, static_cast<double>(d) * phi * state + injected);
     sum.range("partial sums", units.contract.accumulate, level * query * phi * moved);
   }
