@@ -202,7 +202,9 @@ class Hunt : private HuntSteps {
     const auto work = [&](std::size_t queue) {
       std::unique_lock lock(mutex);
       while (!failed && !schedule.finished()) {
+        const Index before = schedule.replies();
         const auto errand = schedule.next(queue);
+        if (schedule.replies() != before) changed.notify_all();
         if (!errand) {
           if (!schedule.finished()) changed.wait(lock);
           continue;

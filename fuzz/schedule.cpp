@@ -74,7 +74,7 @@ void HuntSchedule::answered(std::size_t ticket, HuntReply reply) {
 void HuntSchedule::reply_to(const Place& place, HuntReply reply) {
   Batch& batch = *place.batch;
   (place.settles ? batch.settled[place.at] : batch.replies[place.at]) = std::move(reply);
-  --batch.open;
+  --batch.open, ++replies_;
   advance();
 }
 

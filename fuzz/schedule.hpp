@@ -43,7 +43,10 @@ class HuntSchedule {
   std::optional<Errand> next(std::size_t queue = 0);  // none: none now
   void answered(std::size_t ticket, HuntReply reply);
   bool finished() const;  // no task is out, and none is to come
-  void close();           // learns from what was answered when the hunt was over
+  Index replies() const {
+    return replies_;
+  }              // those that were known too: with each, other queues may have more
+  void close();  // learns from what was answered when the hunt was over
 
  private:
   struct Batch {
@@ -76,6 +79,7 @@ class HuntSchedule {
   std::map<std::size_t, Place> out_;      // by ticket
   std::size_t tickets_ = 0;
   Index drawn_ = 0, learnt_ = 0;  // batches
+  Index replies_ = 0;
 };
 
 }  // namespace attest

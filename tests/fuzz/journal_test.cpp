@@ -118,5 +118,34 @@ TEST(HuntJournals, AHuntGoesOnAsIfItHadNotEnded) {
   }
 }
 
+// Answers that are known are taken by whichever worker comes to them, and give the others something to do.
+TEST(HuntJournals, AHuntOfSeveralWorkersGoesOnWhateverIsKnown) {
+  const TemporaryFolder folder;
+  Subject subject = find_subjects("cpu.linear.stream.fp32", "", {}).at(0);
+  subject.pure = false, subject.fresh_costs = true;  // as behind a door
+  HuntOptions options;
+  options.seed = 3, options.workers = 2;
+  for (const Index known : {1, 20, 75, 150, 160}) {
+    SCOPED_TRACE(known);
+    const auto run = folder / std::to_string(known);
+    {
+      HuntJournal journal(run, identity());
+      journal.write_as(0);
+      options.journal = &journal, options.cases = known;
+      hunt(subject, {}, options);
+    }
+    HuntJournal journal(run, identity());
+    journal.take_up();
+    journal.write_as(1);
+    options.journal = &journal, options.cases = 160;
+    auto resumed = std::async(std::launch::async, [&] { return hunt(subject, {}, options).cases; });
+    if (resumed.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      std::cerr << "the workers wait for one another\n";
+      std::abort();  // which nothing else ends
+    }
+    EXPECT_EQ(resumed.get(), 160);
+  }
+}
+
 }  // namespace
 }  // namespace attest
