@@ -71,7 +71,7 @@ class Hunt : private HuntSteps {
     else
       work_off(schedule);
     schedule.close();
-    report_.not_replayed = replays - report_.replayed;
+    report_.not_replayed = replays - report_.replayed - corpus_cut_;
     leave_out_wide();
     report_.stopped = options_.stop && options_.stop();
     report_.seconds = elapsed(), report_.cells = grid_.size();
@@ -126,6 +126,10 @@ class Hunt : private HuntSteps {
   }
   std::optional<HuntReply> known(const HuntTask& task) const override {
     if (first_failing_ && task.number > *first_failing_) return HuntReply{};  // it counts no more
+    // What takes seconds is not begun when fewer are left.
+    if (options_.seconds && task.number > 0 && task.kind == HuntTask::Kind::ask && takes_seconds(task) &&
+        *seconds_left() < longest_)
+      return HuntReply{};
     return options_.journal ? options_.journal->known(subject_.kernel.name, task) : std::nullopt;
   }
 
@@ -212,7 +216,6 @@ class Hunt : private HuntSteps {
         lock.unlock();
         HuntReply reply = do_noted(options_.journal, subject_, errand->task, how_);
         lock.lock();
-        note(errand->task, reply);
         schedule.answered(errand->ticket, std::move(reply));
         changed.notify_all();
       }
@@ -232,8 +235,11 @@ class Hunt : private HuntSteps {
     });
   }
   // What counts before it is learnt from.
-  void note(const HuntTask& task, const HuntReply& reply) {
-    cut_ = cut_ || reply.cut;
+  void note(const HuntTask& task, const HuntReply& reply) override {
+    const bool of_corpus = task.kind == HuntTask::Kind::ask && task.number == 0;
+    cut_ = cut_ || reply.cut, corpus_cut_ += of_corpus && reply.cut ? 1 : 0;
+    if (takes_seconds(task) && task.kind == HuntTask::Kind::ask)
+      longest_ = std::max(longest_, 1e-9 * static_cast<double>(reply.nanoseconds));
     if (options_.until_first_failure && task.number > 0 && reply.failed())
       first_failing_ = std::min(task.number, first_failing_.value_or(task.number));
   }
@@ -364,6 +370,8 @@ class Hunt : private HuntSteps {
   std::vector<HuntTask> of_corpus_;  // until it is drawn
   Index drawn_ = 0;                  // cases
   bool cut_ = false;                 // an answer: nothing is begun any more
+  Index corpus_cut_ = 0;
+  double longest_ = 1;  // seconds that a question like width has taken
   std::optional<Index> first_failing_;
   HuntReport report_;
   std::map<std::string, std::size_t> grid_;  // cell -> elite

@@ -73,6 +73,7 @@ void HuntSchedule::answered(std::size_t ticket, HuntReply reply) {
 
 void HuntSchedule::reply_to(const Place& place, HuntReply reply) {
   Batch& batch = *place.batch;
+  steps_.note(place.task(), reply);
   (place.settles ? batch.settled[place.at] : batch.replies[place.at]) = std::move(reply);
   --batch.open, ++replies_;
   advance();

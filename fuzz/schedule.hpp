@@ -13,7 +13,7 @@
 
 namespace attest {
 
-// What the schedule asks of the hunt, in an order that depends on the answers alone, but for the last two.
+// What the schedule asks of the hunt, in an order that depends on the answers alone, but for the last three.
 class HuntSteps {
  public:
   virtual ~HuntSteps() = default;
@@ -22,6 +22,7 @@ class HuntSteps {
   virtual std::map<std::size_t, HuntTask> settling(const std::vector<HuntTask>& tasks,
                                                    const std::vector<HuntReply>& replies) = 0;
   virtual void learn(const HuntTask& task, const HuntReply& reply, const HuntReply* settled) = 0;
+  virtual void note(const HuntTask& task, const HuntReply& reply) = 0;     // at once, in the order of answers
   virtual std::optional<HuntReply> known(const HuntTask& task) const = 0;  // without asking
   virtual bool over(const HuntTask& task) const = 0;                       // it is begun no more
 };

@@ -320,10 +320,11 @@ Array chunk_remainder(const FormError& form) {
     // U = T V - W S
     const Array u = c.ut * c.v - c.w * state;
     const Vector u_size = column_sizes(u);
+    const double row_sum = units.gamma(c.size + d);  // of U and of o
     const Errors v_error = rounded_input(c.v, units, low);
     Errors local = chunk.ut.norm * v_error + chunk.w.norm * copy;
-    local += local_product(chunk.ut, column_sizes(c.v), v_error, units.gamma(c.size), low.step);
-    local += local_product(chunk.w, before, error + copy, units.gamma(d), low.step);
+    local += local_product(chunk.ut, column_sizes(c.v), v_error, row_sum, low.step);
+    local += local_product(chunk.w, before, error + copy, row_sum, low.step);
     local.rest += chunk.scaled_lost;
     local += residual_first(c, chunk, state, before, error + copy, units, low);
     for (const auto& [unit, eta] :
@@ -335,14 +336,14 @@ Array chunk_remainder(const FormError& form) {
     // o = diag(g) Q S + P U
     const Array faded = c.faded_queries(), o = faded * state + c.scores * u;
     Grid grid(c.size, columns);
-    read(grid, chunk.scores, u_size, local, Vector::Ones(c.size), units.gamma(c.size), low.step);
+    read(grid, chunk.scores, u_size, local, Vector::Ones(c.size), row_sum, low.step);
     const Vector seen = row_sizes(faded - c.scores * c.w);  // how o reads the state itself, U included
     grid.first += outer(seen, error.first), grid.rest += outer(seen, error.rest);
-    grid.rest += outer(
-        chunk.scores.error.total() + units.gamma(c.size) * (chunk.scores.size() + chunk.scores.error.total()),
-        chunk.w.norm * error.total());
+    grid.rest +=
+        outer(chunk.scores.error.total() + row_sum * (chunk.scores.size() + chunk.scores.error.total()),
+              chunk.w.norm * error.total());
     for (Index t = 0; t < c.size; ++t) {
-      const double relative = units.gamma(d) + units.input + c.gate_error(t + 1, 0) + units.step,
+      const double relative = row_sum + units.input + c.gate_error(t + 1, 0) + units.step,
                    size = faded.row(t).stableNorm(), q_size = c.q.row(t).stableNorm();
       const Vector wrong = error.total() + copy.total();
       grid.first.row(t).array() += size * (copy.first + relative * before).transpose();
@@ -463,7 +464,8 @@ Array log_linear_chunk_remainder(const FormError& form) {
     const Errors v_error = rounded_input(c.v, units, low);
     Grid grid(size, columns);
     Array o = weights.value * c.v;
-    read(grid, weights, column_sizes(c.v), v_error, Vector::Ones(size), gamma, low.step);
+    const double row_sum = units.gamma(size + std::ssize(cover) * d);
+    read(grid, weights, column_sizes(c.v), v_error, Vector::Ones(size), row_sum, low.step);
     const Update step{
         chunk.keys,  chunk.transition, c.through(), c.through_error(units), chunk.lost(c.size, 0),
         chunk.w.norm};
@@ -471,7 +473,7 @@ Array log_linear_chunk_remainder(const FormError& form) {
       const Vector before = block.size(), lambda = level_sizes(head, first, size, block.start);
       const Errors copy =
           copied(before, block.error, first == 0 ? units.operand : units.carried_state, low, d);
-      read(grid, queries, before, block.error + copy, lambda, units.gamma(d) + units.step, low.step);
+      read(grid, queries, before, block.error + copy, lambda, row_sum + units.step, low.step);
       for (Index t = 0; t < size; ++t)
         o.row(t) += level_scale(head, first + t, block.start) * (queries.value.row(t) * block.value);
       grid.round(o, units.step, 0);

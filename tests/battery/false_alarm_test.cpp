@@ -220,6 +220,32 @@ TEST(FalseAlarms, NoneForAProductOfGatesThatUnderflowsManyTimes) {
   }
 }
 
+// Matrix units add what a chunk gives onto what its state gave: 1, and 48 terms of 2^-25 that each round away. (Found by attack.)
+TEST(FalseAlarms, NoneForOneAccumulatorOfStateAndChunk) {
+  const Index width = 64, terms = 48, tokens = width + terms;
+  Head<double> head;
+  head.q = head.k = zeros<double>(tokens, width), head.v = zeros<double>(tokens, 1);
+  head.k(0, width - 1) = head.v(0, 0) = 1;
+  for (Index t = width; t < tokens; ++t) head.k(t, t - width) = 1, head.v(t, 0) = 0x1p-25;
+  for (Index i = 0; i < width; ++i) head.q(tokens - 1, i) = 1;
+  head.alpha.assign(tokens, 1), head.beta.assign(tokens, 1), head.decay = 1;
+  head.level_scales = zeros<double>(tokens, 8);
+  for (Index i = 0; i < 8 * tokens; ++i) head.level_scales.data()[i] = 1;
+  double rounded = 1;
+  for (Index i = 0; i < terms; ++i) rounded = round_to(fp32, rounded + 0x1p-25);
+  const double error = 1 + terms * 0x1p-25 - rounded;
+  EXPECT_EQ(rounded, 1);
+  for (const char* name : {"linear", "retention", "mamba2", "delta", "gated_delta", "log_linear",
+                           "log_linear_mamba2", "log_linear_gated_delta"}) {
+    SCOPED_TRACE(name);
+    const ErrorModel model =
+        error_model(operator_named(name, "masked"), head, {Form::chunk, width}, Contract{});
+    ASSERT_FALSE(model.undecided) << model.reason;
+    EXPECT_LE(error, model.deterministic(tokens - 1, 0));
+    EXPECT_LE(model.deterministic(tokens - 1, 0), 32 * error);
+  }
+}
+
 // k = 256 with beta = 1 makes a transition of -65535 and of nine tokens more than fp32 holds, and NaN of a state of 0: in a scan
 // and between the chunks of one, not in a stream, which multiplies the state alone. (Found by hunting on right kernels.)
 TEST(FalseAlarms, NoneWhereAProductOfTransitionsOverflows) {

@@ -46,6 +46,7 @@ class Noted : public HuntSteps {
     return task.number % 11 == 0 ? std::optional(reply_to(task)) : std::nullopt;
   }
   bool over(const HuntTask&) const override { return ended; }
+  void note(const HuntTask&, const HuntReply& reply) override { failures += reply.failed() ? 1 : 0; }
 
   static HuntReply reply_to(const HuntTask& task) {
     HuntReply reply;
@@ -55,6 +56,7 @@ class Noted : public HuntSteps {
 
   std::vector<std::string> log;
   bool ended = false;
+  Index failures = 0;
 
  private:
   const Index batches_;

@@ -143,12 +143,11 @@ class DeltaPass {
       const Array weights_error =
           (units_.gamma(c.size) * product + units_.step * w.weights_unscaled.row(local).cwiseAbs())
               .cwiseProduct(lambda.col(0).transpose().cwiseAbs());
+      const double row_sum = units_.gamma(c.size + static_cast<Index>(before.blocks) * c.q.cols());
       arithmetic.row(t) += c.scores_error.row(local) * u.cwiseAbs() + weights_error * c.v.cwiseAbs() +
-                           (units_.gamma(c.size) + units_.input) * (weights.cwiseAbs() * c.v.cwiseAbs()) +
+                           (row_sum + units_.input) * (weights.cwiseAbs() * c.v.cwiseAbs()) +
                            faded * before.value.cwiseAbs() +
-                           (units_.gamma(c.q.cols()) + units_.step * (1 + before.blocks)) *
-                               (queries.cwiseAbs() * before.absolute) +
-                           units_.step * before.blocks * (weights * c.v).cwiseAbs();
+                           (row_sum + units_.step) * (queries.cwiseAbs() * before.absolute);
     }
     return queries;
   }

@@ -4,6 +4,7 @@
 // in
 //   U costs r, T costs r_s R_i, F costs (r T)_i S, W costs r_s S, N costs (r N^-1)_s U_i, P costs U, K' costs
 //   y U^T.
+// O and T V - W S are sums of all their terms, in any order.
 // A kernel may make R first, stored, and T R, without W: an error in R costs r T and counts where it is more than that of W.
 #include "reference/operators/common/error_delta.hpp"
 
@@ -130,13 +131,17 @@ std::vector<Walked> walk(const FormError& form, const RowSet& rows, Array state,
   return chunks;
 }
 
+// Terms of what a row of the chunk adds up, of the chunk and of the state before it.
+Index terms(const Walked& w) { return w.c.size + (w.state.isZero(0) ? 0 : w.c.k.cols()); }
+
 Array error_of_u(const Walked& w, const Units& units) {
   const DeltaStages& c = w.c;
   const Array residual_sizes = c.v.cwiseAbs() + c.start_keys.cwiseAbs() * w.state.cwiseAbs();
-  return (units.gamma(c.size) + units.input) * (c.ut.cwiseAbs() * c.v.cwiseAbs()) +
+  const double sum = units.gamma(terms(w));
+  return (sum + units.input) * (c.ut.cwiseAbs() * c.v.cwiseAbs()) +
          units.gamma(c.k.cols() + 1) * (c.ut.cwiseAbs() * residual_sizes) +
-         units.gamma(c.k.cols()) * (c.w.cwiseAbs() * w.state.cwiseAbs()) + units.step * w.u.cwiseAbs() +
-         c.ut_error * w.residual.cwiseAbs() + c.w_error * w.state.cwiseAbs();
+         sum * (c.w.cwiseAbs() * w.state.cwiseAbs()) + c.ut_error * w.residual.cwiseAbs() +
+         c.w_error * w.state.cwiseAbs();
 }
 
 Array error_of_state(const Walked& w, const Units& units) {
@@ -147,13 +152,14 @@ Array error_of_state(const Walked& w, const Units& units) {
 }
 
 // Of o = diag(g) Q S + P U in the chunk itself.
-Array error_of_output(const Walked& w, const Units& units, const Array& o) {
+Array error_of_output(const Walked& w, const Units& units) {
   const DeltaStages& c = w.c;
   const Array faded = c.faded_queries(), read = (faded * w.state).cwiseAbs();
   Array relative = c.gate_error.col(0).tail(c.size).array() + units.step;
-  return c.scores_error * w.u.cwiseAbs() + units.gamma(c.size) * (c.scores.cwiseAbs() * w.u.cwiseAbs()) +
-         (units.gamma(c.q.cols()) + units.input) * (faded.cwiseAbs() * w.state.cwiseAbs()) +
-         Array(relative.col(0).asDiagonal() * read) + units.step * o.middleRows(c.first, c.size).cwiseAbs();
+  const double sum = units.gamma(terms(w));
+  return c.scores_error * w.u.cwiseAbs() + sum * (c.scores.cwiseAbs() * w.u.cwiseAbs()) +
+         (sum + units.input) * (faded.cwiseAbs() * w.state.cwiseAbs()) +
+         Array(relative.col(0).asDiagonal() * read);
 }
 
 }  // namespace
@@ -217,7 +223,7 @@ std::optional<ErrorModel> delta_chunk_error(const FormError& form) {
   sum.arithmetic(over_chunks([&](const Walked& w) {
     return Array(w.r.cwiseAbs() * error_of_u(w, units) + w.z.cwiseAbs() * (w.c.n_error * w.u.cwiseAbs()) +
                  w.x.cwiseAbs() * (w.c.start_keys_error * w.state.cwiseAbs()) +
-                 w.at_end.cwiseAbs() * error_of_state(w, units) + own(w, error_of_output(w, units, o)));
+                 w.at_end.cwiseAbs() * error_of_state(w, units) + own(w, error_of_output(w, units)));
   }));
   return finish_output(form, sum, o);
 }

@@ -114,16 +114,18 @@ PerChunk LinStages::weights_arithmetic() const {
   return result;
 }
 
+// A row is one sum, in any order, of what the chunk and the state before it give: an accumulator that goes on from one to the
+// other is charged too.
 Array LinStages::rows_arithmetic() const {
-  Array error = units_.step * o.cwiseAbs();
+  Array error = Array::Zero(o.rows(), o.cols());
   for (const LinChunk& c : chunks) {
     const Array q_c = q.middleRows(c.first, c.size), v_c = v.middleRows(c.first, c.size);
     Array read_error = c.read;
     for (Index t = 0; t < c.size; ++t) read_error(t, 0) *= c.gate_error(t + 1 - shift, 0) + units_.step;
     const Array carried = (q_c * c.state).cwiseAbs(), magnitude = q_c.cwiseAbs() * c.state.cwiseAbs();
+    const double sum = units_.gamma(c.size + (c.state.isZero(0) ? 0 : q.cols())) + units_.input;
     error.middleRows(c.first, c.size) +=
-        (units_.gamma(c.size) + units_.input) * (c.weights.cwiseAbs() * v_c.cwiseAbs()) +
-        (units_.gamma(q.cols()) + units_.input) * (diagonal(c.read) * magnitude) +
+        sum * (c.weights.cwiseAbs() * v_c.cwiseAbs() + diagonal(c.read) * magnitude) +
         diagonal(read_error) * carried;
   }
   return error;

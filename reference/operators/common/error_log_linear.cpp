@@ -16,9 +16,10 @@ struct Shares {
 };
 
 // What a chunk reads of a block before it: rows scaled by `scale`, lambda_t^level times the decay, of relative error `error`.
-// Nothing is read of errors whose unit is 0.
+// Nothing is read of errors whose unit is 0. `sum`: gamma of all terms of a row.
 void read_block(const Units& units, Norm p, const Array& q, const Block& block, const Eigen::VectorXd& scale,
-                const Eigen::VectorXd& error, bool first_state, Index first, Array& o, Shares& shares) {
+                const Eigen::VectorXd& error, double sum, bool first_state, Index first, Array& o,
+                Shares& shares) {
   const auto rows = [&](Array& all) { return all.middleRows(first, q.rows()); };
   const Array q_size = size_of(p, Array(scale.asDiagonal() * q));
   if (units.operand > 0 || units.carried_state > 0)
@@ -27,11 +28,9 @@ void read_block(const Units& units, Norm p, const Array& q, const Block& block, 
   if (units.carry > 0) rows(shares.carry) += q_size * block.parts[carry_part];
   if (p != Norm::absolute) return;
   const Array read = scale.asDiagonal() * (q * block.parts[state_part]),
-              wrong = block.parts[arithmetic_part] +
-                      (units.gamma(q.cols()) + units.input) * block.parts[state_part].cwiseAbs();
+              wrong = block.parts[arithmetic_part] + (sum + units.input) * block.parts[state_part].cwiseAbs();
   rows(o) += read;
-  rows(shares.arithmetic) += q_size * wrong + error.asDiagonal() * read.cwiseAbs() +
-                             units.step * o.middleRows(first, q.rows()).cwiseAbs();
+  rows(shares.arithmetic) += q_size * wrong + error.asDiagonal() * read.cwiseAbs();
 }
 
 // One pass over the chunks in one norm. That of absolute values has the arithmetic, the values and what may overflow.
@@ -72,16 +71,17 @@ Shares scalar_pass(const FormError& form, Norm p, Array& o, ErrorSum& sum) {
     if (absolute) sum.range("weights", units.operand_format(), weights);
     o.middleRows(first, size) = weights * v_c;
     shares.weights.middleRows(first, size) = size_of(p, weights) * size_of(p, v_c);
+    // A row is one sum, in any order, of what its chunk and the blocks before it give.
+    const double row_sum = units.gamma(size + static_cast<Index>(cover.size()) * d);
     if (absolute)
       shares.arithmetic.middleRows(first, size) =
-          weights_error * v_c.cwiseAbs() +
-          (units.gamma(size) + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
+          weights_error * v_c.cwiseAbs() + (row_sum + units.input) * (weights.cwiseAbs() * v_c.cwiseAbs());
     for (Block& block : cover) {
       if (absolute) sum.range("state", units.operand_format(), block.state());
       Eigen::VectorXd scale(size);
       for (Index t = 0; t < size; ++t) scale(t) = level_scale(head, first + t, block.start) * decay(t + 1, 0);
       read_block(units, p, q.middleRows(first, size), block, scale,
-                 (error.col(0).tail(size).array() + 2 * u).matrix(), first == 0, first, o, shares);
+                 (error.col(0).tail(size).array() + 2 * u).matrix(), row_sum, first == 0, first, o, shares);
     }
     const double through = decay(size, 0), through_error = error(size, 0) + (through == 1 ? 0 : u);
     for (Block& block : cover) {

@@ -284,7 +284,9 @@ class BackWalk {
                 weights = unscaled.cwiseProduct(lambda), from_v = weights * c.v;
     Array out = from_v;
     const Sized r_size = sized(r), q_size = sized(queries), w_size = sized(weights);
-    const double blocks = static_cast<double>(w.before.size()), gamma = units_.gamma(c.size), u = units_.step;
+    // A row of O is one sum, in any order, of what its chunk and the blocks before it give.
+    const double gamma = units_.gamma(c.size), u = units_.step,
+                 row_sum = units_.gamma(c.size + std::ssize(w.before) * c.q.cols());
     Readings readings = inside(seen, r);
     for (const Norm p : norms) {
       const std::size_t i = at(p);
@@ -300,9 +302,9 @@ class BackWalk {
     const Array weights_error =
         (gamma * (r_size[0] * seen.ut[0]) + u * unscaled.cwiseAbs()).cwiseProduct(lambda_size);
     arithmetic.middleRows(batch.from, batch.count) +=
-        (weights_error + (gamma + units_.input) * w_size[0]) * seen.v[0] + u * blocks * from_v.cwiseAbs();
+        (weights_error + (row_sum + units_.input) * w_size[0]) * seen.v[0];
     std::vector<Eigen::VectorXd> of_block;
-    const double read_error = units_.gamma(c.q.cols()) + u * (1 + blocks);
+    const double read_error = row_sum + u;
     for (std::size_t b = 0; b < w.before.size(); ++b) {
       const Block& block = w.before[b];
       of_block.push_back(scales_of(batch, block));
