@@ -27,6 +27,11 @@ T any_of(Random& random, std::initializer_list<T> list) {
   return std::data(list)[random.below(list.size())];
 }
 
+// A column less than a tile has, all of them, or one more.
+Index beside_a_tile(Random& random, std::initializer_list<Index> tiles) {
+  return any_of(random, tiles) + below(random, 3) - 1;
+}
+
 template <class List>
 const auto& any(Random& random, const List& list) {
   return list[random.below(std::size(list))];
@@ -106,8 +111,9 @@ Question Grammar::any_question(Random& random) const {
 Index Grammar::any_tokens(Random& random) const {
   const Index c = chunk_;
   const Index edge =
-      any_of<Index>(random, {0, 1, 2, 3, c - 1, c, c + 1, 2 * c - 1, 2 * c, 2 * c + 1, 3 * c, 3 * c + 1,
-                             3 * c + c / 2, 4 * c, 4 * c + 1, 5 * c + 3, 8 * c + 1});
+      any_of<Index>(random, {0,         1,     2,         3,         c - 1,     c,         c + 1,
+                             2 * c - 1, 2 * c, 2 * c + 1, 3 * c - 1, 3 * c,     3 * c + 1, 3 * c + c / 2,
+                             4 * c - 1, 4 * c, 4 * c + 1, 5 * c + 3, 8 * c - 1, 8 * c,     8 * c + 1});
   const Index tokens = random.one_in(3) ? below(random, 4 * c + 2) : edge;
   return std::clamp<Index>(tokens, 0, longest);
 }
@@ -128,8 +134,9 @@ void Grammar::pack(FuzzInput& input, Random& random) const {
 void Grammar::draw_shape(FuzzInput& input, Random& random) const {
   Case& c = input.shape;
   c.tokens = any_tokens(random);
-  c.key_dim = any_of<Index>(random, {1, 2, 3, 5, 6, 8, 8, 17, 33});
-  c.value_dim = any_of<Index>(random, {1, 2, 3, 5, 6, 8, 9, 33, 65});
+  const auto few = [&] { return any_of<Index>(random, {1, 2, 3, 5, 6}); };
+  c.key_dim = random.one_in(2) ? few() : beside_a_tile(random, {8, 8, 16, 32});
+  c.value_dim = random.one_in(2) ? few() : beside_a_tile(random, {8, 8, 16, 32, 64});
   c.heads = any_of<Index>(random, {1, 2, 2, 4, 4, 9}), c.batch = any_of<Index>(random, {1, 1, 2, 3});
   c.heads_q = c.heads_k = c.heads_v = 0;
   c.packed.clear();
@@ -149,10 +156,10 @@ void Grammar::draw_rare(FuzzInput& input, Random& random) const {
   input.before = std::min<Index>(input.before, 2);
   switch (random.below(7)) {
     case 0:
-      c.key_dim = any_of<Index>(random, {48, 64, 65, 128}), c.tokens = 1 + few();
+      c.key_dim = any_of<Index>(random, {48, 63, 64, 65, 127, 128}), c.tokens = 1 + few();
       break;
     case 1:
-      c.value_dim = any_of<Index>(random, {64, 65, 128, 129}),
+      c.value_dim = any_of<Index>(random, {63, 64, 65, 127, 128, 129}),
       c.tokens = any_of<Index>(random, {2, 3, chunk_ + 1});
       break;
     case 2:
@@ -170,7 +177,7 @@ void Grammar::draw_rare(FuzzInput& input, Random& random) const {
       }
       [[fallthrough]];
     case 4:
-      c.tokens = any_of<Index>(random, {257, 400, 513, 1025});
+      c.tokens = any_of<Index>(random, {255, 256, 257, 400, 511, 513, 1023, 1025});
       if (is_lattice(input.question) && random.one_in(3))
         c.tokens = any_of<Index>(random, {257, 400}),
         c.key_dim = c.value_dim = any_of<Index>(random, {16, 32});

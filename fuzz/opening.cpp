@@ -168,7 +168,7 @@ class Opening {
   void step() {
     FuzzInput input = question(Question::value);
     Case& c = input.shape;
-    c.tokens = 1, c.key_dim = 4, c.value_dim = 3, c.heads = 2, c.batch = 2;
+    c.tokens = 1, c.key_dim = 15, c.value_dim = 7, c.heads = 2, c.batch = 2;
     add(input);
   }
   void step_from_state() {
@@ -176,7 +176,7 @@ class Opening {
     continues(input, chunk_ + 1);
     if (input.before == 0) return;
     Case& c = input.shape;
-    c.tokens = 1, c.key_dim = 3, c.value_dim = 5, c.batch = 2;
+    c.tokens = 1, c.key_dim = 7, c.value_dim = 31, c.batch = 2;
     share(c, 4, 4, 2, 2);
     add(input);
   }

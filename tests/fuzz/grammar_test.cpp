@@ -67,8 +67,10 @@ TEST(Grammar, DrawsWhatIsRareAndKeepsItSmall) {
   for (int i = 0; i < 4000; ++i) {
     const FuzzInput input = grammar.draw(random);
     const Case& c = input.shape;
-    for (const Index d : {48, 64, 65, 128}) see("d" + std::to_string(d), c.key_dim == d);
-    for (const Index d : {64, 65, 128, 129}) see("dv" + std::to_string(d), c.value_dim == d);
+    for (const Index d : {7, 15, 16, 31, 48, 63, 64, 65, 127, 128})
+      see("d" + std::to_string(d), c.key_dim == d);
+    for (const Index d : {7, 15, 16, 31, 63, 64, 65, 127, 128, 129})
+      see("dv" + std::to_string(d), c.value_dim == d);
     see("three", c.heads == 3 * c.heads_q || c.heads == 3 * c.heads_k || c.heads == 3 * c.heads_v);
     see("sequences", c.packed.size() > 16);
     see("tokens", *c.tokens >= 400);
