@@ -1,7 +1,7 @@
 // split: a sequence in two calls with the state handed over.
 // Law: the second call, given the first one's final state, continues the sequence. Lattice inputs: o and the final
 // states of both calls, bitwise; drawn inputs: the second call against the oracle that starts from the state it was
-// given, the first call's state against the oracle (value), by bound.
+// given, the first call's state against the oracle (value), by bound. Once more than 256 tokens follow a state.
 // Must kill: state hand-off (family 4), partial last chunk (1), idle levels (5).
 // Source: SPEC section 1; KERNEL_BUGS, family 4.
 #include "gpu_checks/battery/call.hpp"
@@ -53,6 +53,20 @@ void within_bounds(const BatteryContext& context, const Problem& whole, Index at
   judge_call(context, rest, false, findings);
 }
 
+// A kernel may have a way of its own for long calls, which has to take the state as well.
+void long_after_a_state(const BatteryContext& context, Random& random, Findings& findings) {
+  constexpr Index before = 37, after = 263;
+  Case shape;
+  shape.tokens = context.at_most(before + after), shape.key_dim = 5, shape.value_dim = 3, shape.heads = 2;
+  if (!no_lattice(context).empty() || *shape.tokens <= std::max(before, 2 * context.chunk() + 5)) return;
+  shape = fitted(context, shape), shape.seed = random.bits() >> 1;
+  findings.input("lattice split at " + std::to_string(before) + ", " + short_text(shape));
+  if (const auto problem = draw_lattice(context, shape, random, LatticeCut{before}))
+    exactly(context, *problem, before, findings);
+  else
+    findings.leave_out("no certified lattice input of this shape");
+}
+
 CheckOutcome run(const BatteryContext& context) {
   Findings findings(context.kernel);
   Random random(context.seed, "split");
@@ -83,6 +97,7 @@ CheckOutcome run(const BatteryContext& context) {
       within_bounds(context, drawn(context, shape), at, findings);
     }
   }
+  long_after_a_state(context, random, findings);
   return findings.outcome();
 }
 

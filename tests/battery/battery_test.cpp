@@ -289,6 +289,10 @@ TEST(Battery, FailsFaultsThatShowOnlyInWideOrLongOrManySequences) {
       for (Index row = 0; row < p.batch * p.tokens; ++row)
         for (Index a = 0; a < p.key_dim; ++a) k.data[static_cast<std::size_t>(row * 2 * p.key_dim + a)] = 0;
   });
+  fails("split", [](Problem& p) {  // long calls forget the initial state
+    if (const auto state = p.fields.find("initial_state.S"); state != p.fields.end() && p.tokens > 256)
+      std::fill(state->second.data.begin(), state->second.data.end(), 0.0);
+  });
 }
 
 // Products of whole matrices round what lies between them: their bound is not that of one sum of exact terms.
