@@ -11,20 +11,24 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t most_values = 24;  // of an input that are shown
+constexpr std::size_t most_values = 64, values_of_more = 24;  // of an input that are shown
 
-// The input in few lines, as its file would have it.
-std::string indented(const FuzzInput& input) {
+bool is_shown_whole(const FuzzInput& input) { return input.edits.size() <= most_values; }
+
+// The input as its file would have it, or as it would begin.
+std::string indented(const FuzzInput& input, bool is_kept = true) {
   std::string text, rest = to_text(CorpusCase{input, {}, {}, {}});
   std::size_t values = 0;
   while (!rest.empty()) {
     const std::string line = rest.substr(0, rest.find('\n'));
     rest.erase(0, line.size() + 1);
-    if (line.find('[') != std::string::npos && ++values > most_values) continue;
+    if (line.find('[') != std::string::npos) ++values;
+    if (values > values_of_more && !is_shown_whole(input)) continue;
     text += "      " + line + '\n';
   }
-  if (values > most_values) text += fmt::format("      (and {} more values)\n", values - most_values);
-  return text;
+  if (is_shown_whole(input)) return text;
+  return text + fmt::format("      (and {} more values{})\n", values - values_of_more,
+                            is_kept ? ", --corpus DIR keeps the whole as a file for attest replay" : "");
 }
 
 std::string size_words(const FuzzInput& input) {
@@ -39,11 +43,10 @@ std::string replay_command(const std::string& source, const std::string& kernel)
 }
 
 void print_unsaved(const Finding& finding, const HuntReport& r) {
-  std::cout << indented(finding.shrunk)
-            << (finding.shrunk.edits.size() > most_values
-                    ? "    replay: --corpus DIR keeps the whole as a file that attest replay asks again\n"
-                    : fmt::format("    replay: {}FILE, with these lines in FILE\n",
-                                  replay_command(r.source, r.kernel)));
+  std::cout << indented(finding.shrunk, repeats(finding));
+  if (is_shown_whole(finding.shrunk))
+    std::cout << fmt::format("    replay: {}FILE, with these lines in FILE\n",
+                             replay_command(r.source, r.kernel));
 }
 
 void print_finding(const Finding& finding, const HuntReport& r) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -231,6 +232,32 @@ TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
   const std::string file = (folder / "x.case").string();
   EXPECT_EQ(run_attest(folder, "replay --kernel mutant.hla2.cross_dropped " + file).exit_code, 1);
   EXPECT_EQ(run_attest(folder, "replay --kernel cpu.hla2.chunk16.direct.fp32 " + file).exit_code, 0);
+}
+
+// What the worst input of a corpus, which has so many values, is printed as.
+std::string printed_input_of(int values) {
+  const TemporaryFolder folder;
+  std::ofstream file(folder / "x.case");
+  file << "attest.corpus/1\ncheck value\ncase linear variant=masked T=2 d=1 dv=64 H=8 B=8 recipe=uniform "
+          "gates=none seed=5\nvalues drawn\n";
+  for (int i = 0; i < values; ++i) file << "v[0,0," << i / 64 << ',' << i % 64 << "] 0x1p-1\n";
+  file << "end " << values << '\n', file.close();
+  const std::string out = run_attest(folder,
+                                     "fuzz --kernel cpu.linear.stream.fp32 --objective error --cases 1 "
+                                     "--seed 4 --corpus " +
+                                         (folder / "").string())
+                              .out;
+  const std::size_t begin = out.find("of the corpus:\n");
+  return begin == out.npos ? out : out.substr(begin);
+}
+
+TEST(FuzzCommand, PrintsAnInputWholeOrSaysWhereTheWholeIs) {
+  for (const int values : {24, 25, 64})
+    EXPECT_THAT(printed_input_of(values),
+                AllOf(HasSubstr(fmt::format("] 0x1p-1\n      end {}\n", values)), Not(HasSubstr("(and"))));
+  EXPECT_THAT(printed_input_of(65),
+              AllOf(HasSubstr("      (and 41 more values, --corpus DIR keeps the whole"),
+                    Not(HasSubstr("      end "))));
 }
 
 // A disk without room, played by a limit of the size of files in KiB. What is printed goes through a pipe.
