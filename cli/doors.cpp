@@ -74,14 +74,17 @@ std::string no_kernel_matches(const std::string& kernel, const std::string& op, 
     if (!one->source.empty()) names.push_back(in_quotes(one->name));
   const std::size_t more = names.size() - std::min(names.size(), most_names);
   names.resize(names.size() - more);
-  return fmt::format("no kernel matches{}{}, expected {}globs such as {}",
-                     kernel.empty() ? "" : " --kernel " + in_quotes(kernel),
-                     op.empty() ? "" : " --operator " + in_quotes(op),
-                     names.empty()
-                         ? ""
-                         : fmt::format("of --plugin and --process {}{}, or ", fmt::join(names, ", "),
-                                       more > 0 ? fmt::format(" (and {} more)", more) : ""),
-                     globs);
+  return fmt::format(
+      "no kernel matches{}{}, expected {}globs such as {}{}",
+      kernel.empty() ? "" : " --kernel " + in_quotes(kernel),
+      op.empty() ? "" : " --operator " + in_quotes(op),
+      names.empty() ? ""
+                    : fmt::format("of --plugin and --process {}{}, or ", fmt::join(names, ", "),
+                                  more > 0 ? fmt::format(" (and {} more)", more) : ""),
+      globs,
+      kernel.starts_with("mutant.")
+          ? "; mutants are judged by attest check --mutants, and hunted by attest fuzz --kernel"
+          : "");
 }
 
 }  // namespace attest

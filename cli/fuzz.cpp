@@ -62,7 +62,8 @@ void add_fuzz(CLI::App& app, int& exit_code) {
   command->add_option(
       "--kernel", arguments->kernel,
       "glob of kernel names, such as cpu.hla2.* (also mutant.hla2.*, deliberately wrong ones)");
-  command->add_option("--operator", arguments->op, "glob of operators, such as *delta; all by default");
+  command->add_option("--operator", arguments->op,
+                      "glob of operators, such as *delta: of --kernel, --plugin or --process only these");
   command
       ->add_option_function<std::string>(
           "--time", [arguments](const std::string& text) { arguments->seconds = parse_time(text); },

@@ -13,6 +13,7 @@
 #include "cli/options.hpp"
 #include "fuzz/minimise.hpp"
 #include "reference/tensor/bad_input.hpp"
+#include "reports/summary.hpp"
 
 namespace attest {
 namespace {
@@ -44,9 +45,9 @@ int run_minimise(const FuzzArguments& arguments, const DoorOptions& doors) {
   const bool all = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
   const auto subjects = subjects_of(all ? "mutant.*" : arguments.kernel, arguments.op, doors);
   const auto [operators, not_asked] = not_askable(corpus, subjects);
-  const std::string why =
-      fmt::format("{} of {} cases cannot be asked, no {} computes {}", not_asked, corpus.cases.size(),
-                  all ? "mutant" : "kernel that was named", fmt::join(operators, ", "));
+  const std::string why = fmt::format("{} of {} cannot be asked, no {} computes {}", not_asked,
+                                      plural(std::ssize(corpus.cases), "case", "cases"),
+                                      all ? "mutant" : "kernel that was named", fmt::join(operators, ", "));
   if (not_asked > 0 && not_asked == corpus.cases.size()) {
     std::cout << "NOT RUN: " << why
               << "; nothing is removed, expected --kernel, --plugin or --process of one that does\n";
@@ -63,9 +64,10 @@ int run_minimise(const FuzzArguments& arguments, const DoorOptions& doors) {
     std::filesystem::remove(file);
     std::cout << "removed " << printable(file, 4096) << '\n';
   }
-  std::cout << fmt::format("{} cases kept, {} removed, {} skipped; {} kills, {} cells as before\n",
-                           result.kept.size(), result.dropped.size(), corpus.skipped.size(), result.kills,
-                           result.cells);
+  std::cout << fmt::format("{} kept, {} removed, {} skipped; {}, {} as before\n",
+                           plural(std::ssize(result.kept), "case", "cases"), result.dropped.size(),
+                           corpus.skipped.size(), plural(static_cast<Index>(result.kills), "kill", "kills"),
+                           plural(static_cast<Index>(result.cells), "cell", "cells"));
   return exit_passed;
 }
 

@@ -11,14 +11,14 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t most_values = 64, values_of_more = 24;  // of an input that are shown
+constexpr Index most_values = 64, values_of_more = 24;  // of an input that are shown
 
-bool is_shown_whole(const FuzzInput& input) { return input.edits.size() <= most_values; }
+bool is_shown_whole(const FuzzInput& input) { return std::ssize(input.edits) <= most_values; }
 
 // The input as its file would have it, or as it would begin.
 std::string indented(const FuzzInput& input, bool is_kept = true) {
   std::string text, rest = to_text(CorpusCase{input, {}, {}, {}});
-  std::size_t values = 0;
+  Index values = 0;
   while (!rest.empty()) {
     const std::string line = rest.substr(0, rest.find('\n'));
     rest.erase(0, line.size() + 1);
@@ -27,14 +27,17 @@ std::string indented(const FuzzInput& input, bool is_kept = true) {
     text += "      " + line + '\n';
   }
   if (is_shown_whole(input)) return text;
-  return text + fmt::format("      (and {} more values{})\n", values - values_of_more,
+  return text + fmt::format("      (and {}{})\n",
+                            plural(std::ssize(input.edits) - values_of_more, "more value", "more values"),
                             is_kept ? ", --corpus DIR keeps the whole as a file for attest replay" : "");
 }
 
 std::string size_words(const FuzzInput& input) {
   const Case& c = input.shape;
-  return fmt::format("T={} d={} dv={} H={} B={}{}", *c.tokens, c.key_dim, c.value_dim, c.heads, c.batch,
-                     input.zeros ? fmt::format(", {} values other than 0", input.edits.size()) : "");
+  return fmt::format(
+      "T={} d={} dv={} H={} B={}{}", *c.tokens, c.key_dim, c.value_dim, c.heads, c.batch,
+      input.zeros ? fmt::format(", {} other than 0", plural(std::ssize(input.edits), "value", "values"))
+                  : "");
 }
 
 std::string replay_command(const std::string& source, const std::string& kernel) {
@@ -50,11 +53,11 @@ void print_unsaved(const Finding& finding, const HuntReport& r) {
 }
 
 void print_finding(const Finding& finding, const HuntReport& r) {
-  std::cout << fmt::format("  {}\n    {}\n    first:  {}, check {}, {}\n    shrunk: {}, in {} questions{}\n",
+  std::cout << fmt::format("  {}\n    {}\n    first:  {}, check {}, {}\n    shrunk: {}, in {}{}\n",
                            finding.cause, finding.reason, size_words(finding.first),
                            question_name(finding.first.question),
                            finding.at_case == 0 ? "of the corpus" : fmt::format("case {}", finding.at_case),
-                           size_words(finding.shrunk), finding.shrinking,
+                           size_words(finding.shrunk), plural(finding.shrinking, "question", "questions"),
                            finding.shrinking_finished ? "" : " (stopped before the end)");
   if (!finding.after.empty()) std::cout << "    note:   " << finding.after << '\n';
   if (finding.duplicates > 0) std::cout << "    " << others_words(finding) << '\n';
@@ -88,11 +91,12 @@ std::string hunt_words(Verdict verdict) {
 void print_report(const HuntReport& r, Objective objective, Index known) {
   const Verdict verdict = r.verdict();
   std::cout << fmt::format(
-      "{:<9}  {:<43} {:>7} cases {:>6.0f}/s {:>5.0f} % decided {:>4} cells  error/bound {:.3g}{}{}\n",
-      hunt_words(verdict), r.kernel, r.cases,
+      "{:<9}  {:<43} {:>7} {} {:>6.0f}/s {:>5.0f} % decided {:>4} {}  error/bound {:.3g}{}{}\n",
+      hunt_words(verdict), r.kernel, r.cases, r.cases == 1 ? "case " : "cases",
       r.seconds > 0 ? static_cast<double>(r.cases - known) / r.seconds : 0,
       100.0 * static_cast<double>(r.decided) / static_cast<double>(std::max<Index>(1, r.cases + r.replayed)),
-      r.cells, r.best, verdict == Verdict::fail ? " of what passed" : "", r.stopped ? "  (interrupted)" : "");
+      r.cells, r.cells == 1 ? "cell " : "cells", r.best, verdict == Verdict::fail ? " of what passed" : "",
+      r.stopped ? "  (interrupted)" : "");
   print_undecided(r);
   if (r.unanswered > 0)
     std::cout << fmt::format(
@@ -115,10 +119,10 @@ void Live::show(const HuntProgress& p) const {
   for (const auto& [question, count] : p.failed)
     failed += fmt::format("{} {} {}", failed.empty() ? ", failed:" : ",", question_name(question), count);
   std::cerr << fmt::format(
-                   "\r\033[K{}: {} cases, {:.0f}/s, {} cells, error/bound {:.3g}, {} found{}", kernel_,
-                   p.cases,
+                   "\r\033[K{}: {}, {:.0f}/s, {}, error/bound {:.3g}, {} found{}", kernel_,
+                   plural(p.cases, "case", "cases"),
                    static_cast<double>(std::max<Index>(0, p.cases - known_)) / std::max(p.seconds, 1e-9),
-                   p.cells, p.best, p.findings, failed)
+                   plural(p.cells, "cell", "cells"), p.best, p.findings, failed)
             << std::flush;
 }
 

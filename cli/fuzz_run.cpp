@@ -28,6 +28,7 @@
 #include "reports/fuzz_page.hpp"
 #include "reports/hunt_json.hpp"
 #include "reports/hunt_junit.hpp"
+#include "reports/summary.hpp"
 
 namespace attest {
 namespace {
@@ -332,7 +333,7 @@ class FuzzRun {
       if (const std::string gaps = ranges_missing(answered, own_cases()); !gaps.empty())
         not_run_[subject.kernel.name] = gaps;
     }
-    std::cout << fmt::format("resumed: {} cases were answered before\n", known);
+    std::cout << fmt::format("resumed: {} answered before\n", plural(known, "case was", "cases were"));
     for (const auto& [kernel, gaps] : not_run_) std::cout << fmt::format("  not run: {} {}\n", kernel, gaps);
     for (const TaskBegun& one : journal_->open())
       std::cout << fmt::format("  begun and not answered: {} {} {}, rank {}\n", one.kernel,
@@ -359,9 +360,10 @@ class FuzzRun {
       cases += r.cases, found += static_cast<Index>(r.findings.size());
       for (const Finding& finding : r.findings) failures += 1 + finding.duplicates;
     }
-    const std::string causes = found == 1 ? "1 cause" : fmt::format("{} causes", found);
-    std::cout << fmt::format("\n{} of {} kernels, {} cases, {} failures of {}; seed {}{}{}{}{}\n",
-                             reports_.size(), subjects_.size(), cases, failures, causes, identity_.seed,
+    std::cout << fmt::format("\n{} of {}, {}, {} of {}; seed {}{}{}{}{}\n", reports_.size(),
+                             plural(std::ssize(subjects_), "kernel", "kernels"),
+                             plural(cases, "case", "cases"), plural(failures, "failure", "failures"),
+                             plural(found, "cause", "causes"), identity_.seed,
                              arguments_.shard ? "; shard " + to_text(*arguments_.shard) : "",
                              ranks_.size() > 1 ? fmt::format("; {} ranks", ranks_.size()) : "",
                              workers() > 1 ? fmt::format("; {} workers", workers()) : "",
@@ -369,8 +371,10 @@ class FuzzRun {
                              : journal_   ? "; interrupted, --resume goes on"
                                           : "; interrupted");
     if (!arguments_.corpus.empty())
-      std::cout << fmt::format("corpus: {} cases replayed where they apply, {} skipped, {} added\n",
-                               corpus_.cases.size(), corpus_.skipped.size(), added_.size());
+      std::cout << fmt::format("corpus: {}, {} skipped, {} added\n",
+                               plural(std::ssize(corpus_.cases), "case replayed where it applies",
+                                      "cases replayed where they apply"),
+                               corpus_.skipped.size(), added_.size());
     if (journal_) lost(journal_->not_written());
     const std::string text = results_.empty() ? "" : in_json().dump(1) + '\n';
     for (const auto& file : results_) if_room([&] { file->write(text), file->commit(); });

@@ -1,5 +1,6 @@
 // attest replay: cases of the corpus, one by one.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <filesystem>
@@ -28,6 +29,15 @@ struct Replay {
   std::vector<Subject> subjects;  // of its operator
 };
 
+// "--kernel K", or without it the doors.
+std::string asked_words(const ReplayArguments& arguments, const DoorOptions& doors) {
+  if (!arguments.kernel.empty()) return "--kernel " + in_quotes(arguments.kernel);
+  std::vector<std::string> words;
+  for (const std::string& plugin : doors.plugins) words.push_back("--plugin " + in_quotes(plugin));
+  for (const std::string& process : doors.processes) words.push_back("--process " + in_quotes(process));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 Replay read_replay(const std::string& file, const ReplayArguments& arguments, const DoorOptions& doors) {
   const CorpusCase one = read_corpus_case(file);
   const bool own = arguments.kernel.empty() && doors.plugins.empty() && doors.processes.empty();
@@ -43,8 +53,9 @@ Replay read_replay(const std::string& file, const ReplayArguments& arguments, co
     return subject.kernel.op != shape.op || subject.kernel.variant != shape.variant;
   });
   if (replay.subjects.empty())
-    throw BadInput(fmt::format("{}: no kernel of --kernel {} computes {} ({})", printable(file, 200),
-                               in_quotes(kernel), shape.op, shape.variant));
+    throw BadInput(fmt::format("{}: no kernel of {} computes {} ({})", printable(file, 200),
+                               own ? in_quotes(kernel) : asked_words(arguments, doors), shape.op,
+                               shape.variant));
   return replay;
 }
 

@@ -6,6 +6,7 @@
 
 #include "reports/escape.hpp"
 #include "reports/html_parts.hpp"
+#include "reports/summary.hpp"
 
 namespace attest {
 namespace {
@@ -92,20 +93,21 @@ std::string finding_card(const Finding& f) {
   std::string html = fmt::format("<h3>{} {}</h3>\n<p>{}</p>\n", badge(Verdict::fail), html_text(f.cause),
                                  html_text(f.reason));
   if (!f.after.empty()) html += fmt::format("<p>{}</p>\n", html_text(f.after));
-  html += fmt::format("<p class=\"soft\">{}{}, shrunk in {} questions; {}{}</p>\n",
+  html += fmt::format("<p class=\"soft\">{}{}, shrunk in {}; {}{}</p>\n",
                       f.shard.empty() ? "" : "Shard " + f.shard + ": ",
-                      f.at_case == 0 ? "Of the corpus" : fmt::format("Case {}", f.at_case), f.shrinking,
-                      others_words(f), f.file.empty() ? "" : "; " + html_text(f.file));
+                      f.at_case == 0 ? "Of the corpus" : fmt::format("Case {}", f.at_case),
+                      plural(f.shrinking, "question", "questions"), others_words(f),
+                      f.file.empty() ? "" : "; " + html_text(f.file));
   if (!f.file.empty() && !f.replay.empty()) html += replay_line(f.replay);
   return html + case_text(f.shrunk);
 }
 
 std::string section(const HuntReport& r) {
   std::string html = fmt::format(
-      "<section><h2>{} {}</h2>\n<p>{} cases in {:.1f} s, {} of the corpus before; {} decided; {} cells of "
-      "the "
+      "<section><h2>{} {}</h2>\n<p>{} in {:.1f} s, {} of the corpus before; {} decided; {} of the "
       "grid{}{}.</p>\n",
-      badge(r.verdict()), name_code(r.kernel), r.cases, r.seconds, r.replayed, r.decided, r.cells,
+      badge(r.verdict()), name_code(r.kernel), plural(r.cases, "case", "cases"), r.seconds, r.replayed,
+      r.decided, plural(r.cells, "cell", "cells"),
       r.unanswered > 0 ? fmt::format("; {} not answered before the end, {} of the corpus not asked",
                                      r.unanswered, r.not_replayed)
                        : "",
@@ -123,14 +125,14 @@ std::string section(const HuntReport& r) {
 }  // namespace
 
 std::string render_fuzz_page(const Hunts& hunts) {
-  std::size_t causes = 0;
-  Index cases = 0;
-  for (const HuntReport& r : hunts.reports) causes += r.findings.size(), cases += r.cases;
+  Index causes = 0, cases = 0;
+  for (const HuntReport& r : hunts.reports) causes += std::ssize(r.findings), cases += r.cases;
   std::string content = fmt::format(
-      "<h1>attest fuzz</h1>\n<p class=\"headline\">{} causes of failure in {} cases of {} "
-      "kernels{}</p>\n<p>No fault "
+      "<h1>attest fuzz</h1>\n<p class=\"headline\">{} of failure in {} of {}{}</p>\n<p>No fault "
       "found is no proof.</p>\n<p>{}</p>\n",
-      causes, cases, hunts.reports.size(), hunts.interrupted ? ", interrupted" : "", code(hunts.command));
+      plural(causes, "cause", "causes"), plural(cases, "case", "cases"),
+      plural(std::ssize(hunts.reports), "kernel", "kernels"), hunts.interrupted ? ", interrupted" : "",
+      code(hunts.command));
   for (const HuntReport& r : hunts.reports) content += section(r);
   return html_page("attest fuzz", content);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "reports/junit_parts.hpp"
+#include "reports/summary.hpp"
 
 namespace attest {
 namespace {
@@ -12,17 +13,17 @@ namespace {
 std::string details_of(const Finding& f) {
   std::string text = fmt::format("{}\n{}\n", f.cause, f.reason);
   if (!f.after.empty()) text += f.after + '\n';
-  text +=
-      fmt::format("{}{}; shrunk in {} questions{}; {}\n", f.shard.empty() ? "" : "shard " + f.shard + ", ",
-                  f.at_case == 0 ? "of the corpus" : fmt::format("case {}", f.at_case), f.shrinking,
-                  f.shrinking_finished ? "" : " (stopped before the end)", others_words(f));
+  text += fmt::format("{}{}; shrunk in {}{}; {}\n", f.shard.empty() ? "" : "shard " + f.shard + ", ",
+                      f.at_case == 0 ? "of the corpus" : fmt::format("case {}", f.at_case),
+                      plural(f.shrinking, "question", "questions"),
+                      f.shrinking_finished ? "" : " (stopped before the end)", others_words(f));
   if (!f.file.empty()) text += to_text({f.shrunk, {}, {}, {}});  // else the line has it
   return text + "replay: " + f.replay + '\n';
 }
 
 std::string counts_of(const HuntReport& r) {
-  return fmt::format("{} cases and {} of the corpus asked, {} decided, {} not answered before the end",
-                     r.cases, r.replayed, r.decided, r.unanswered);
+  return fmt::format("{} and {} of the corpus asked, {} decided, {} not answered before the end",
+                     plural(r.cases, "case", "cases"), r.replayed, r.decided, r.unanswered);
 }
 
 JunitCase case_of(const HuntReport& r) {

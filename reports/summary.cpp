@@ -127,11 +127,11 @@ std::string kernel_key(const KernelId& k) {
     key += *part + '\n';
   return key;
 }
+}  // namespace
 
 std::string plural(std::int64_t n, const char* one, const char* many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
-}  // namespace
 
 std::string operator_title(const KernelId& kernel) {
   return kernel.variant.empty() || kernel.variant == "masked" ? kernel.op : kernel.op + " " + kernel.variant;

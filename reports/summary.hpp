@@ -24,6 +24,9 @@ struct KernelSummary {
 // Kernels in the order in which they appear, those of one operator and variant together.
 std::vector<KernelSummary> summarise(const Records& records);
 
+// "1 cause", "2 causes".
+std::string plural(std::int64_t n, const char* one, const char* many);
+
 // "hla2" for the default variant, "hla2 printed" otherwise.
 std::string operator_title(const KernelId& kernel);
 

@@ -209,6 +209,31 @@ TEST(FuzzCommand, FindsShrinksRemembersAndReplays) {
   EXPECT_EQ(after.exit_code, 1) << "the thinned corpus kills no more\n" << after.out;
 }
 
+TEST(FuzzCommand, SaysOfWhichKernelsNoneComputesTheCase) {
+  const TemporaryFolder folder;
+  const std::string door = "--process 'python3 tests/adapters/plugins/hostile.py correct' ";
+  const std::string file = "fuzz/corpus/hla2.value.3d0d0aad.case";
+  const auto said = [&](const std::string& arguments) {
+    const ProgramRun run = run_attest(folder, "replay " + arguments + file);
+    EXPECT_EQ(run.exit_code, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(said(door), HasSubstr("no kernel of --process \"python3 tests/adapters/plugins/hostile.py "
+                                    "correct\" computes hla2 (masked)"));
+  EXPECT_THAT(said(door + "--kernel mine "), HasSubstr("no kernel of --kernel \"mine\" computes hla2"));
+}
+
+TEST(FuzzCommand, CountsOneThingInTheSingular) {
+  const TemporaryFolder folder;
+  const std::string out =
+      run_attest(folder, "fuzz --kernel mutant.hla2.cross_dropped --cases 1 --seed 3 --output " +
+                             (folder / "run").string())
+          .out;
+  EXPECT_THAT(out, HasSubstr("\n1 of 1 kernel, 1 case, 1 failure of 1 cause; seed 3\n"));
+  EXPECT_THAT(text_of(folder / "run" / "index.html"),
+              HasSubstr("\"headline\">1 cause of failure in 1 case of 1 kernel</p>"));
+}
+
 // As they stand in the document, into a shell.
 TEST(FuzzCommand, TheLinesThatRepeatAFindingWithoutACorpusRepeatIt) {
   const TemporaryFolder folder;
@@ -526,6 +551,8 @@ TEST(FuzzCommand, OfKernelsThatAreNotThereItNamesThoseOfTheDoorAndTheOptionsThat
     EXPECT_THAT(other.err,
                 HasSubstr("no kernel matches --kernel \"cpu.*\" --operator \"none\", expected globs"));
   }
+  EXPECT_THAT(run_attest(folder, "check --kernel 'mutant.hla2.*' --seed 1").err,
+              HasSubstr("; mutants are judged by attest check --mutants, and hunted by attest fuzz"));
 }
 
 TEST(FuzzCommand, ItsFindingsAreNoRecordsToCompareAndHaveTwoFormsToReport) {
