@@ -1,6 +1,7 @@
 // A program that may crash, hang, flood or lie, held at arm's length. It runs in a process group of its own below a
 // supervisor (`attest worker supervise`), which ends the group and removes the child's folder as soon as this process
-// ends, however that happens: nothing is left running or lying about.
+// ends, however that happens: nothing of the group is left running or lying about. A process that makes a session or
+// group of its own is not followed.
 // Every wait has a deadline; what the child prints is read all the time, and its last lines are kept for messages.
 #pragma once
 #include <sys/types.h>
