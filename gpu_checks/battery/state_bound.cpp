@@ -4,8 +4,11 @@
 #include <cmath>
 
 #include "gpu_checks/battery/delta_state.hpp"
+#include "reference/forms/forms.hpp"
 #include "reference/metrics/bound.hpp"
+#include "reference/metrics/running_bound.hpp"
 #include "reference/operators/common/error_units.hpp"
+#include "reference/operators/hla2.hpp"
 
 namespace attest {
 namespace {
@@ -187,17 +190,26 @@ StateBound bound_of_form(const Operator& op, const Head<double>& head, const Eva
   StateArithmetic arithmetic(units, head);
   const Evaluator<Running>& evaluator = op;
   const bool any_step = op.declaration().beta && how.form == Form::stream;
-  const Solution<Running> solution = any_step
-                                         ? delta_stream(op.declaration(), arithmetic, running(head, units))
-                                         : evaluator.evaluate(running(head, units), how, arithmetic);
+  std::vector<Solution<Running>> solutions;
+  if (any_step)
+    solutions.push_back(delta_stream(op.declaration(), arithmetic, running(head, units)));
+  else
+    solutions.push_back(evaluator.evaluate(running(head, units), how, arithmetic));
+  if (may_be_outer(op.declaration(), how))
+    solutions.push_back(stream<Hla2MaskedOuter>(arithmetic, running(head, units)));
   StateBound bound;
-  for (const auto& [name, levels] : solution.final.moments)
-    for (const Matrix<Running>& moment : levels) {
-      const Matrix<Running> kept = arithmetic.stored(contract.state, moment);
-      Matrix<double>& error = bound.error[name].emplace_back(zeros<double>(moment.rows(), moment.cols()));
-      for (Index i = 0; i < kept.size(); ++i) {
-        error.data()[i] = kept.data()[i].error;
-        if (!std::isfinite(error.data()[i])) arithmetic.undecided = "the running error has no finite bound";
+  for (const auto& [name, levels] : solutions[0].final.moments)
+    for (std::size_t level = 0; level < levels.size(); ++level) {
+      Matrix<double>& error =
+          bound.error[name].emplace_back(zeros<double>(levels[level].rows(), levels[level].cols()));
+      for (const Solution<Running>& solution : solutions) {
+        const Matrix<Running> kept =
+            arithmetic.stored(contract.state, solution.final.moments.at(name).at(level));
+        for (Index i = 0; i < kept.size(); ++i) {
+          error.data()[i] = std::max(error.data()[i], kept.data()[i].error);
+          if (!std::isfinite(kept.data()[i].error))
+            arithmetic.undecided = "the running error has no finite bound";
+        }
       }
       if (is_symmetric(op.declaration(), name)) error = larger_of_both_sides(error);
     }

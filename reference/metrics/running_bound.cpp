@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "reference/forms/forms.hpp"
 #include "reference/metrics/running_stream.hpp"
 #include "reference/numeric/parallel.hpp"
+#include "reference/operators/hla2.hpp"
 
 namespace attest {
 namespace {
@@ -226,8 +229,14 @@ RunningResult finished(RunningResult result) {
   return result;
 }
 
-RunningResult run(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
-                  bool round_output, double scale, bool states = true) {
+RunningResult of_solution(const Solution<Running>& solution, const RunningArithmetic& arithmetic) {
+  RunningResult result{zeros<double>(solution.o.rows(), solution.o.cols()), arithmetic.undecided};
+  for (Index i = 0; i < solution.o.size(); ++i) result.error.data()[i] = solution.o.data()[i].error;
+  return result;
+}
+
+RunningResult run_form(const Operator& op, const Head<double>& head, const Evaluation& how,
+                       const Units& units, bool round_output, double scale, bool states) {
   const double u = std::max(units.step, units.sum);
   const double exponential = 2 * units.contract.exp_ulp * units.contract.gate_sum.unit_roundoff() / u + 1;
   WorkingScope scope({scale * u, scale == 1 ? units.eta : 0, exponential, true});
@@ -244,9 +253,22 @@ RunningResult run(const Operator& op, const Head<double>& head, const Evaluation
   RunningArithmetic arithmetic(units, head, round_output, scale, states);
   const Evaluator<Running>& evaluator = op;
   const Solution<Running> solution = evaluator.evaluate(running_head(head, units, scale), how, arithmetic);
-  RunningResult result{zeros<double>(solution.o.rows(), solution.o.cols()), arithmetic.undecided};
-  for (Index i = 0; i < solution.o.size(); ++i) result.error.data()[i] = solution.o.data()[i].error;
+  RunningResult result = of_solution(solution, arithmetic);
   if (how.form == Form::direct && scale == 1) add_underflow_of_weights(op, head, units, result.error);
+  return finished(std::move(result));
+}
+
+RunningResult run(const Operator& op, const Head<double>& head, const Evaluation& how, const Units& units,
+                  bool round_output, double scale, bool states = true) {
+  RunningResult result = run_form(op, head, how, units, round_output, scale, states);
+  if (!may_be_outer(op.declaration(), how) || scale != 1) return result;
+  const WorkingScope scope({std::max(units.step, units.sum), units.eta, 0, true});
+  RunningArithmetic arithmetic(units, head, round_output, scale, states);
+  const RunningResult outer =
+      of_solution(stream<Hla2MaskedOuter>(arithmetic, running_head(head, units, scale)), arithmetic);
+  for (Index i = 0; i < result.error.size(); ++i)
+    result.error.data()[i] = std::max(result.error.data()[i], outer.error.data()[i]);
+  if (result.undecided.empty()) result.undecided = outer.undecided;
   return finished(std::move(result));
 }
 

@@ -211,6 +211,18 @@ struct Hla2MaskedDirect : Hla2Base {
   }
 };
 
+// F <- gamma^2 F + (S q) v^T, S with the token in it: how a stream is usually written, and another association of the same sum.
+struct Hla2MaskedOuter : Hla2MaskedDirect {
+  template <class S>
+  static Segment<S> append(const Segment<S>& prefix, const Head<S>& head, Index t) {
+    const Matrix<S> k = head.k.row(t), q = head.q.row(t), v = head.v.row(t);
+    const S& rho = head.decay;
+    const Matrix<S> state = rho * prefix.S_ + outer(k, k);
+    return {state, rho * prefix.C + outer(q, v), (rho * rho) * prefix.F + outer(product(q, state), v),
+            prefix.rho * rho};
+  }
+};
+
 struct Hla2Unmasked : Hla2Base {
   static Declaration declaration() {
     auto d = declare("unmasked", "o_t = sum_{i,j<=t} gamma^(2t-i-j) (q_t.k_i)(k_i.q_j) v_j",

@@ -246,6 +246,73 @@ TEST(FalseAlarms, NoneForOneAccumulatorOfStateAndChunk) {
   }
 }
 
+// F <- gamma^2 F + (S q) v^T in fp32: o of the last token.
+float last_of_outer_stream(const Head<double>& head) {
+  const Index d = head.q.cols();
+  const auto gamma = static_cast<float>(head.decay);
+  std::vector<float> state(static_cast<std::size_t>(d * d)), f(static_cast<std::size_t>(d));
+  float o = 0;
+  for (Index t = 0; t < head.tokens(); ++t) {
+    o = 0;
+    for (Index a = 0; a < d; ++a) {
+      float read = 0;
+      for (Index b = 0; b < d; ++b) {
+        float& s = state[static_cast<std::size_t>(a * d + b)];
+        const float written = static_cast<float>(head.k(t, a)) * static_cast<float>(head.k(t, b));
+        s = gamma * s + written;
+        const float term = s * static_cast<float>(head.q(t, b));
+        read = read + term;
+      }
+      float& one = f[static_cast<std::size_t>(a)];
+      const float gained = read * static_cast<float>(head.v(t, 0));
+      one = gamma * gamma * one + gained;
+      const float term = static_cast<float>(head.q(t, a)) * one;
+      o = o + term;
+    }
+  }
+  return o;
+}
+
+// The usual way to write the stream of HLA2, which is not how the form itself associates it: S may be subnormal where q makes up for it,
+// and k (k q) small where S q is not. (Found by hunting with the NumPy example: 19.1, 2.69 and 1.07 times the bound.)
+TEST(FalseAlarms, NoneForAStreamOfHla2ThatMakesTheStateTimesTheQuery) {
+  const Operator& op = operator_named("hla2", "masked");
+  const auto& algebras = op.declaration().algebras;
+  const Evaluation how{Form::stream, 0,
+                       static_cast<int>(std::ranges::find(algebras, "direct") - algebras.begin())};
+  const Evaluator<double>& exact = op;
+  const auto reached = [&](const Head<double>& head) {
+    Arithmetic<double> plain;
+    const Index last = head.tokens() - 1;
+    const double error = std::abs(last_of_outer_stream(head) - exact.evaluate(head, how, plain).o(last, 0));
+    const ErrorModel model = error_model(op, head, how, Contract{});
+    return model.undecided || error == 0 ? 0 : error / model.deterministic(last, 0);
+  };
+  Head<double> subnormal;
+  subnormal.q = subnormal.k = zeros<double>(2, 2), subnormal.v = zeros<double>(2, 1), subnormal.decay = 1;
+  subnormal.k(0, 0) = 0x1.b6p-1, subnormal.k(0, 1) = 0x1.e288p-133;
+  subnormal.q(0, 0) = -0x1.72p+7, subnormal.q(1, 1) = subnormal.v(0, 0) = 1;
+  EXPECT_GT(reached(subnormal), 0.1);
+  Random random(1, "outer streams");
+  double most = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Index tokens = 1 + up_to(random, 5), d = 1 + up_to(random, 2);
+    Head<double> head;
+    head.q = head.k = zeros<double>(tokens, d), head.v = zeros<double>(tokens, 1);
+    head.decay = std::ldexp(1.0, -static_cast<int>(up_to(random, 2) * up_to(random, 16)));
+    const int spread = random.one_in(2) ? 60 : 2;
+    for (Matrix<double>* x : {&head.q, &head.k, &head.v})
+      for (Index e = 0; e < x->size(); ++e)
+        if (!random.one_in(3))
+          x->data()[e] = round_to(
+              fp32,
+              random.sign() * std::ldexp(1 + random.uniform(), 2 - static_cast<int>(up_to(random, spread))));
+    most = std::max(most, reached(head));
+  }
+  EXPECT_LE(most, 1);
+  EXPECT_GT(most, 0.4);
+}
+
 // k = 256 with beta = 1 makes a transition of -65535 and of nine tokens more than fp32 holds, and NaN of a state of 0: in a scan
 // and between the chunks of one, not in a stream, which multiplies the state alone. (Found by hunting on right kernels.)
 TEST(FalseAlarms, NoneWhereAProductOfTransitionsOverflows) {
