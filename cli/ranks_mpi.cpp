@@ -23,7 +23,7 @@ namespace attest {
 namespace {
 
 enum Tag { task_tag = 1, reply_tag, dismissed_tag, facts_tag, wrong_tag };
-constexpr std::size_t ahead = 2;  // tasks that a rank has, with the one that it does
+constexpr std::size_t ahead = 2;                        // tasks that a rank has, with the one that it does
 constexpr auto pause = std::chrono::microseconds(500);  // to look for a message takes some 10
 
 void send(const std::string& text, int to, int tag) {
