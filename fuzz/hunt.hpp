@@ -36,10 +36,9 @@ struct HuntOptions {
   std::optional<Index> cases;  // one of the two at least
   std::optional<double> seconds;
   std::uint64_t seed = 0;
-  int threads = 1;  // of a registered kernel
-  int workers = 1;  // of a door that was opened with as many
-  Index batch =
-      16;  // inputs drawn at once: what is learnt from one of them counts from the next batch but one on
+  int threads = 1;   // of a registered kernel
+  int workers = 1;   // of a door that was opened with as many
+  Index batch = 16;  // inputs drawn at once: what one of them teaches counts from the next batch but one on
   Index most_shrinking = 4000;  // questions for one failure
   bool opening = true;          // of the search for failures: first the inputs of opening.hpp
   bool until_first_failure = false;

@@ -44,10 +44,9 @@ class HuntSchedule {
   std::optional<Errand> next(std::size_t queue = 0);  // none: none now
   void answered(std::size_t ticket, HuntReply reply);
   bool finished() const;  // no task is out, and none is to come
-  Index replies() const {
-    return replies_;
-  }              // those that were known too: with each, other queues may have more
-  void close();  // learns from what was answered when the hunt was over
+  void close();           // learns from what was answered when the hunt was over
+  // Those that were known too. With each, other queues may have more to do.
+  Index replies() const { return replies_; }
 
  private:
   struct Batch {
